@@ -65,7 +65,7 @@ def conj(x: ArrayLike, /) -> Tensor:
     return cast(t, int8) if t._value.dtype is bool_ else copied(t)
 
 
-def angle(z: ArrayLike, /, deg: bool = False) -> Tensor:
+def angle(z: ArrayLike, deg: bool = False) -> Tensor:
     """The angle from -pi to pi, in degrees where `deg`: a float in z's shape; of real numbers 0 or pi.
 
     >>> lg.angle([1.0, 1.0j, -1.0])
@@ -78,7 +78,7 @@ def angle(z: ArrayLike, /, deg: bool = False) -> Tensor:
     return multiply(result, 180 / pi) if deg else result
 
 
-def iscomplex(x: ArrayLike, /) -> Tensor:
+def iscomplex(x: ArrayLike) -> Tensor:
     """Whether an element has an imaginary part that isn't 0; bools in x's shape.
 
     >>> lg.iscomplex([1.0 + 1.0j, 1.0 + 0.0j])
@@ -90,7 +90,7 @@ def iscomplex(x: ArrayLike, /) -> Tensor:
     return not_equal(wrap(ops.imag(t._value)), 0)
 
 
-def isreal(x: ArrayLike, /) -> Tensor:
+def isreal(x: ArrayLike) -> Tensor:
     """Whether an element has no imaginary part, or one that is 0; bools in x's shape.
 
     >>> lg.isreal([1.0 + 1.0j, 1.0 + 0.0j])
@@ -102,7 +102,7 @@ def isreal(x: ArrayLike, /) -> Tensor:
     return equal(wrap(ops.imag(t._value)), 0)
 
 
-def iscomplexobj(x: Any, /) -> bool:
+def iscomplexobj(x: Any) -> bool:
     """Whether x (an array, a number or a dtype) is of a complex dtype, whatever its elements are.
 
     >>> lg.iscomplexobj(lg.zeros(2, dtype=lg.complex64)), lg.iscomplexobj(1.0)
@@ -112,7 +112,7 @@ def iscomplexobj(x: Any, /) -> bool:
     return (as_tensor(x)._value.dtype if dtype is None else as_dtype(dtype)).kind == "c"
 
 
-def isrealobj(x: Any, /) -> bool:
+def isrealobj(x: Any) -> bool:
     """Whether x isn't of a complex dtype.
 
     >>> lg.isrealobj([1.0, 2.0])

@@ -332,16 +332,9 @@ def arange(
 
 
 def eye(
-    n_rows: int,
-    n_cols: int | None = None,
-    /,
-    k: int = 0,
-    dtype: Any = None,
-    *,
-    M: int | None = None,
-    device: str | None = None,
+    N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Order = "C", *, device: str | None = None
 ) -> Tensor:
-    """Ones on diagonal `k`, zeros elsewhere: shape (n_rows, n_cols), square unless told; NumPy calls n_cols `M`.
+    """Ones on diagonal `k`, zeros elsewhere: shape (N, M), square unless told.
 
     The default float dtype unless given.
 
@@ -349,8 +342,8 @@ def eye(
     Tensor([[0., 1., 0.],
             [0., 0., 1.]], dtype=float64)
     """
-    n_cols = M if n_cols is None else n_cols
-    shape = normal_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    _check_order(order)
+    shape = normal_shape("eye", (N, N if M is None else M))
     wanted: DType = requested_dtype(dtype) or default_dtype()
     type = TensorType(shape, int64)
     offset = min(max(k, -shape[0]), shape[1])  # beyond the corners there is none
@@ -359,7 +352,7 @@ def eye(
     return result if device is None else to_device(result, device)
 
 
-def identity(n: int, /, dtype: Any = None) -> Tensor:
+def identity(n: int, dtype: Any = None) -> Tensor:
     """The identity matrix of shape (n, n), of the default float dtype unless given.
 
     >>> lg.identity(2)
@@ -369,8 +362,8 @@ def identity(n: int, /, dtype: Any = None) -> Tensor:
     return eye(n, dtype=dtype)
 
 
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, M: int | None = None) -> Tensor:
-    """Ones at and below diagonal `k`, zeros above: shape (n_rows, n_cols), square unless told; NumPy calls n_cols `M`.
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
+    """Ones at and below diagonal `k`, zeros above: shape (N, M), square unless told.
 
     The default float dtype unless given.
 
@@ -378,8 +371,7 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     Tensor([[1., 0., 0.],
             [1., 1., 0.]], dtype=float64)
     """
-    n_cols = M if n_cols is None else n_cols
-    return tril(ones((n_rows, n_rows if n_cols is None else n_cols), dtype=dtype), k=k)
+    return tril(ones((N, N if M is None else M), dtype=dtype), k=k)
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:

@@ -206,7 +206,7 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 _SINC: Final = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
 
 
-def sinc(x: ArrayLike, /) -> Tensor:
+def sinc(x: ArrayLike) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; the shape stays, integers give the default float.
 
     >>> lg.sinc([0.0, 0.5])
@@ -247,7 +247,7 @@ def _infinity_of(op: str, side: Callable[..., Tensor], x: ArrayLike) -> Tensor:
 
 
 @unary
-def isposinf(x: ArrayLike, /) -> Tensor:
+def isposinf(x: ArrayLike) -> Tensor:
     """Whether x is positive infinity; the shape stays, the result is bool. Raises DTypeError for complex numbers.
 
     >>> lg.isposinf([np.inf, -np.inf])
@@ -257,7 +257,7 @@ def isposinf(x: ArrayLike, /) -> Tensor:
 
 
 @unary
-def isneginf(x: ArrayLike, /) -> Tensor:
+def isneginf(x: ArrayLike) -> Tensor:
     """Whether x is negative infinity; the shape stays, the result is bool. Raises DTypeError for complex numbers.
 
     >>> lg.isneginf([np.inf, -np.inf])

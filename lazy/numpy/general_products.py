@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.convolution import conv
-from loopgrad.lazy.numpy.matrix_products import einsum
+from loopgrad.lazy.numpy.einsum import einsum
 from loopgrad.lazy.numpy.movement import permute_dims
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import normal_axis

@@ -86,7 +86,7 @@ def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
     return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
 
 
-def digitize(x: ArrayLike, /, bins: ArrayLike, right: bool = False) -> Tensor:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
     below it, towards the smaller numbers.
 
@@ -254,7 +254,7 @@ def histogramdd(
 
 
 def histogram2d(
-    x: ArrayLike, y: ArrayLike, /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
+    x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
     weights: ArrayLike | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`histogramdd` of points (x[i], y[i]): the counts, and the edges along both axes.

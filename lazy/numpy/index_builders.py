@@ -142,7 +142,7 @@ def ix_(*vectors: ArrayLike) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def diag_indices(n: int, /, ndim: int = 2) -> tuple[Tensor, ...]:
+def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """The indices of the diagonal of an array of `ndim` axes of extent n: int64 vectors.
 
     >>> lg.diag_indices(2)
@@ -167,7 +167,7 @@ def _positions(mask: np.ndarray[Any, Any]) -> tuple[Tensor, ...]:
     return tuple([asarray(p.astype(np.int64)) for p in np.nonzero(mask)])
 
 
-def tril_indices(n: int, /, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """The indices of the lower triangle, up to diagonal k, of an (n, m) matrix (square unless told): int64 vectors.
 
     >>> lg.tril_indices(2)
@@ -176,7 +176,7 @@ def tril_indices(n: int, /, k: int = 0, m: int | None = None) -> tuple[Tensor, T
     return _positions(np.tri(n, n if m is None else m, k, dtype=bool))  # type: ignore[return-value]
 
 
-def triu_indices(n: int, /, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """The indices of the upper triangle, from diagonal k on, of an (n, m) matrix (square unless told): int64 vectors.
 
     >>> lg.triu_indices(2)
@@ -212,17 +212,17 @@ def triu_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Tensor, Tensor]:
     return triu_indices(n, k, m)
 
 
-def mask_indices(n: int, mask: Callable[..., Any], /, k: Any = 0) -> tuple[Tensor, ...]:
-    """Where `mask(matrix, k)` of an (n, n) matrix of ones isn't 0 (`lg.tril`, `lg.triu`): int64 vectors.
+def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Tensor, ...]:
+    """Where `mask_func(matrix, k)` of an (n, n) matrix of ones isn't 0 (`lg.tril`, `lg.triu`): int64 vectors.
 
     >>> lg.mask_indices(2, lg.triu)
     (Tensor([0, 0, 1], dtype=int64), Tensor([0, 1, 1], dtype=int64))
     """
-    return nonzero(mask(broadcast_to(as_tensor(1), (n, n)), k))
+    return nonzero(mask_func(broadcast_to(as_tensor(1), (n, n)), k))
 
 
 def ravel_multi_index(
-    multi_index: Sequence[ArrayLike] | ArrayLike, dims: Any, /, mode: str | Sequence[str] = "raise", order: str = "C"
+    multi_index: Sequence[ArrayLike] | ArrayLike, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
 ) -> Tensor:
     """Positions in a raveled array of shape `dims`, of one index array for each axis: int64, of their joint shape.
 

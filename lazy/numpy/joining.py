@@ -65,24 +65,24 @@ def _with_three_axes(t: Tensor) -> Tensor:
 # ---- joining
 
 
-def vstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None) -> Tensor:
+def vstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Join along the first axis, vectors as rows; dtypes and errors are those of `concat`.
 
     >>> lg.vstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
-    return concat([atleast_2d(x) for x in xs], axis=0, dtype=dtype)
+    return concat([atleast_2d(x) for x in xs], axis=0, dtype=dtype, casting=casting)
 
 
-def hstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None) -> Tensor:
+def hstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Join along the second axis, vectors end to end; dtypes and errors are those of `concat`.
 
     >>> lg.hstack([lg.asarray([1, 2]), lg.asarray([3, 4])])
     Tensor([1, 2, 3, 4], dtype=int64)
     """
     parts = [atleast_1d(x) for x in xs]
-    return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1, dtype=dtype)
+    return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1, dtype=dtype, casting=casting)
 
 
 def dstack(xs: Sequence[ArrayLike], /) -> Tensor:

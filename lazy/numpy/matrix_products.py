@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from operator import index
-from string import ascii_letters
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
@@ -14,48 +12,64 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy.complex_functions import conjugated
-from loopgrad.lazy.numpy.contraction_order import contraction_order, from_left_to_right
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
-from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, permute_dims, ravel, reshape, stack
+from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, ravel, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum
-from loopgrad.lazy.numpy.views_and_assignment import Diagonal, WritableDiagonal
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, copied, wrap
-from loopgrad.lazy.tensor.operands import Shape, joined_shape, meet_arrays, normal_axis, positions
-from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.numpy.views_and_assignment import Diagonal
+from loopgrad.lazy.tensor.core import (
+    ArrayLike,
+    as_tensor,
+    broadcast_value,
+    cast,
+    cast_value,
+    copied,
+    requested_dtype,
+    wrap,
+)
+from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axis, positions
+from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
+from loopgrad.lazy.tensor.promotion import check_casting
 from loopgrad.lazy.tensor.storage import viewed
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "cross diag diagflat diagonal dot einsum inner matmul matvec outer tensordot trace vdot vecdot vecmat"
+PUBLIC: Final = "cross diag diagflat diagonal dot inner matmul matvec outer tensordot trace vdot vecdot vecmat"
 PUBLIC_LINALG: Final = "cross matmul outer tensordot vecdot"
-ELLIPSIS: Final = "..."
-FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 
 
-def _one_dtype(xs: Sequence[ArrayLike]) -> tuple[list[Value], bool]:
-    """The operands in one dtype (bools as int64), and whether they were bools."""
-    values = [t._value for t in meet_arrays(*xs)]
+def in_one_dtype(
+    op: str, xs: Sequence[ArrayLike], dtype: Any = None, casting: str = "same_kind"
+) -> tuple[list[Value], bool]:
+    """The operands in one dtype, `dtype` where it is given (bools as int64), and whether they are bools."""
+    wanted = requested_dtype(dtype)
+    check_casting(op, casting)
+    operands = meet_arrays(*xs) if wanted is None else [in_dtype(op, x, wanted, casting) for x in xs]
+    values = [t._value for t in operands]
     were_bool = values[0].dtype is bool_
     return [cast_value(v, int64) for v in values] if were_bool else values, were_bool
 
 
-def matmul(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
+def matmul(
+    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
     """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right). With `out` written
     to that, and returned.
 
-    Shapes (..., m, k) and (..., k, n) give (..., m, n), in the dtype to which both are promoted. Raises ShapeError for
-    a scalar and where the inner extents differ.
+    Shapes (..., m, k) and (..., k, n) give (..., m, n), in the dtype to which both are promoted, or `dtype`, to which
+    both are converted first. Raises ShapeError for a scalar and where the inner extents differ, DTypeError where
+    `casting` (`lg.can_cast`) forbids the conversion.
 
     >>> lg.matmul(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
-    return delivered("matmul", _matrix_product(x, y), out)
+    (a, b), were_bool = in_one_dtype("matmul", (x, y), dtype, casting)
+    product = wrap(_matrix_product(a, b))
+    return delivered("matmul", cast(product, bool_) if were_bool else product, out)
 
 
-def _matrix_product(x: ArrayLike, y: ArrayLike) -> Tensor:
-    (a, b), were_bool = _one_dtype((x, y))
+def _matrix_product(a: Value, b: Value) -> Value:
     if not a.shape or not b.shape:
         fix = "multiply by a scalar with *"
         raise ShapeError(explained("matmul", "at least one dimension on each side", f"{a.shape} and {b.shape}", fix))
@@ -75,7 +89,7 @@ def _matrix_product(x: ArrayLike, y: ArrayLike) -> Tensor:
         result = ops.reshape(result, (*shape[:-2], shape[-1]))
     elif column:
         result = ops.reshape(result, shape[:-1])
-    return cast(wrap(result), bool_) if were_bool else wrap(result)
+    return result
 
 
 def _batched_matmul(a: Value, b: Value) -> Value:
@@ -103,47 +117,55 @@ def dot(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
     return delivered("dot", product, out)
 
 
-def vecdot(x: ArrayLike, y: ArrayLike, /, axis: int = -1) -> Tensor:
+def vecdot(
+    x: ArrayLike, y: ArrayLike, /, axis: int = -1, *, out: Out = None, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
     """The inner product along an axis, of complex numbers with the conjugates of x, in the dtype to which both are
-    promoted; other axes broadcast.
+    promoted; other axes broadcast. `out`, `dtype` and `casting` are those of `matmul`.
 
     Raises ShapeError where they don't, or where the axis' extents differ.
 
     >>> lg.vecdot(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
-    (a, b), were_bool = _one_dtype((x, y))
+    (a, b), were_bool = in_one_dtype("vecdot", (x, y), dtype, casting)
     first, second = [(1,) * (max(len(a.shape), len(b.shape)) - len(v.shape)) + v.shape for v in (a, b)]
     d = normal_axis("vecdot", axis, len(first))
     if first[d] != second[d]:
         got = f"{a.shape} and {b.shape}"
         raise ShapeError(explained("vecdot", f"equal extents along axis {axis}", got, "make them equally long"))
     result = sum(multiply(conjugated(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
-    return cast(result, bool_) if were_bool else result
+    return delivered("vecdot", cast(result, bool_) if were_bool else result, out)
 
 
-def matvec(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+def matvec(
+    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
     """Matrices times vectors: shapes (..., m, n) and (..., n) give (..., m), in one promoted dtype; others broadcast.
 
-    Raises ShapeError where the extents differ.
+    Raises ShapeError where the extents differ. `out`, `dtype` and `casting` are those of `matmul`.
 
     >>> lg.matvec(lg.asarray([[1, 2], [3, 4]]), lg.asarray([[1, 0], [0, 1]]))
     Tensor([[1, 3],
             [2, 4]], dtype=int64)
     """
-    return matmul(x, expand_dims(y, -1))[..., 0]
+    return delivered("matvec", matmul(x, expand_dims(y, -1), dtype=dtype, casting=casting)[..., 0], out)
 
 
-def vecmat(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+def vecmat(
+    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
     """Vectors (their conjugates) times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype.
 
-    Other axes broadcast. Raises ShapeError where the extents differ.
+    Other axes broadcast. Raises ShapeError where the extents differ. `out`, `dtype` and `casting` are those of
+    `matmul`.
 
     >>> lg.vecmat(lg.asarray([[1, 0], [0, 1]]), lg.asarray([[1, 2], [3, 4]]))
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
-    return matmul(expand_dims(conjugated(x), -2), y)[..., 0, :]
+    product = matmul(expand_dims(conjugated(x), -2), y, dtype=dtype, casting=casting)
+    return delivered("vecmat", product[..., 0, :], out)
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
@@ -189,7 +211,7 @@ def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Se
     >>> lg.tensordot(lg.ones((2, 3, 4)), lg.ones((3, 4, 5)), axes=2).shape
     (2, 5)
     """
-    (a, b), were_bool = _one_dtype((x, y))
+    (a, b), were_bool = in_one_dtype("tensordot", (x, y))
     if isinstance(axes, int):
         most = min(len(a.shape), len(b.shape))
         if axes > most:
@@ -228,10 +250,10 @@ def diagonal(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -
     >>> lg.diagonal(lg.asarray([[1, 2], [3, 4]]))
     Tensor([1, 4], dtype=int64)
     """
-    return _diagonal(x, offset, axis1, axis2, Diagonal)
+    return diagonal_view(x, offset, axis1, axis2, Diagonal)
 
 
-def _diagonal(x: ArrayLike, offset: int, axis1: int, axis2: int, kind: type[Diagonal]) -> Tensor:
+def diagonal_view(x: ArrayLike, offset: int, axis1: int, axis2: int, kind: type[Diagonal]) -> Tensor:
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
     first = min(max(-offset, 0), rows), min(max(offset, 0), columns)
@@ -321,175 +343,3 @@ def _components(vectors: Tensor) -> list[ArrayLike]:
     """Three of each vector along the last axis."""
     found: list[ArrayLike] = [get_item(vectors, (..., i)) for i in range(vectors._value.shape[-1])]
     return [*found, 0] if len(found) == 2 else found
-
-
-# ---- einsum
-
-
-def einsum(subscripts: Any, /, *operands: Any, out: Out = None, optimize: Any = True) -> Tensor:
-    """Einstein summation over letters ("ij,jk->ik"); of three operands to eight the order of contractions is
-    the one with the fewest multiplications, of more what a greedy search finds (`numpy.einsum_path`).
-
-    A letter repeated within one operand takes its diagonal. An ellipsis ("...ij,...jk->...ik") stands for the axes
-    without letters, which are broadcast against each other. Of one operand of which nothing is summed ("ij->ji",
-    "ii->i") the result is a view.
-
-    NumPy's other form has lists of numbers behind the operands, and last those of the result: `einsum(x, [0, 1], y,
-    [1], [0])`. Dtypes are promoted to one. With `out` the result is written to that, and it is returned; `optimize`,
-    which tells NumPy to look for an order, changes nothing. Raises ShapeError for letters that don't fit the shapes.
-
-    >>> lg.einsum("ij,j->i", lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
-    Tensor([21, 43], dtype=int64)
-    """
-    if not isinstance(subscripts, str):
-        subscripts, operands = _lettered((subscripts, *operands))
-    values, were_bool = _one_dtype(operands)
-    inputs, output, values = _parse(subscripts, values)
-    if len(operands) == 1 and set(inputs[0]) == set(output):
-        return delivered("einsum", _turned(as_tensor(operands[0]), inputs[0], output), out)
-    left = [_diagonals(labels, value) for labels, value in zip(inputs, values, strict=True)]
-    for i, j in _path(left, output):
-        other, one = left.pop(j), left.pop(i)
-        later = set(output).union(*[labels for labels, _ in left])
-        left.append(_contract(*one, *other, later))
-    result = wrap(_arranged(*left[0], output))
-    return delivered("einsum", cast(result, bool_) if were_bool else result, out)
-
-
-def _lettered(parts: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """`x, [0, 1], y, [1], [0]` as "ab,b->a" and (x, y)."""
-    lists = [*parts[1::2], *([parts[-1]] if len(parts) % 2 else [])]
-    for numbers in lists:
-        wrong = not isinstance(numbers, list | tuple)
-        if wrong or any(n is not Ellipsis and not 0 <= index(n) < len(ascii_letters) for n in numbers):
-            fix = f"use numbers from 0 to {len(ascii_letters) - 1}, and ... once"
-            raise ShapeError(explained("einsum", "a string, or a list of numbers behind each operand", numbers, fix))
-    words = ["".join([ELLIPSIS if n is Ellipsis else ascii_letters[index(n)] for n in numbers]) for numbers in lists]
-    count = len(parts) // 2
-    return ",".join(words[:count]) + "".join([f"->{word}" for word in words[count:]]), tuple(parts[: 2 * count : 2])
-
-
-def _path(operands: Sequence[tuple[str, Value]], output: str) -> list[tuple[int, int]]:
-    """Which two (rising) of what is left are contracted; what they make comes last. From left to right where nothing
-    is to be chosen."""
-    count, extents = len(operands), dict[str, int]()
-    for labels, value in operands:
-        for letter, n in zip(labels, value.shape, strict=True):
-            if extents.setdefault(letter, n) != n:
-                count = 0  # which `_contract` refuses
-    if count < 3:
-        return from_left_to_right(len(operands))
-    return contraction_order([labels for labels, _ in operands], output, extents)
-
-
-def _parse(subscripts: str, values: Sequence[Value]) -> tuple[list[str], str, list[Value]]:
-    """The letters of each operand and of the result, and the operands that they fit."""
-    text = subscripts.replace(" ", "")
-    left, arrow, output = text.partition("->")
-    inputs = left.split(",")
-    letters = "".join(inputs).replace(ELLIPSIS, "")
-    named = letters + output.replace(ELLIPSIS, "")
-    if len(inputs) != len(values) or (named and not named.isalpha()):
-        fix = "write one group of letters per operand, as in 'ij,jk->ik'"
-        raise ShapeError(explained("einsum", f"{len(values)} groups of letters", repr(subscripts), fix))
-    if not arrow:
-        once = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-        output = ELLIPSIS * (ELLIPSIS in left) + once
-    inputs, output, values = _without_ellipsis(inputs, output, values)
-    if any(c not in "".join(inputs) for c in output) or len(set(output)) != len(output):
-        fix = "name each result axis once, after an operand's"
-        raise ShapeError(explained("einsum", "result letters that occur in the operands", output, fix))
-    return inputs, output, values
-
-
-def _without_ellipsis(
-    inputs: Sequence[str], output: str, values: Sequence[Value]
-) -> tuple[list[str], str, list[Value]]:
-    """Letters in place of each ellipsis; an axis of extent 1 under it that others stretch is dropped."""
-    counts = []
-    for text, value in zip(inputs, values, strict=True):
-        count = len(value.shape) - len(text) + len(ELLIPSIS) if ELLIPSIS in text else 0
-        if count < 0 or text.count(ELLIPSIS) > 1:
-            raise ShapeError(explained("einsum", f"the dimensions of {text!r}", value.type, "fix the letters"))
-        counts.append(count)
-    rank = max(counts, default=0)
-    if ELLIPSIS not in output and ELLIPSIS in "".join(inputs) and rank:
-        fix = "write ... in the result too, or name the axes to sum over"
-        raise ShapeError(explained("einsum", "a result with the axes of ...", repr(output), fix))
-    own = [chr(FIRST_OWN_LABEL + i) for i in range(rank)]  # no letters of the user's
-    shapes = [v.shape[t.index(ELLIPSIS) :][:n] if n else () for t, v, n in zip(inputs, values, counts, strict=True)]
-    extents = joined_shape("einsum", shapes)
-    texts, kept = [], []
-    for text, value, shape in zip(inputs, values, shapes, strict=True):
-        first, labels = rank - len(shape), own[rank - len(shape) :]
-        stretched = [i for i, n in enumerate(shape) if n == 1 and extents[first + i] != 1]
-        gone = [text.find(ELLIPSIS) + i for i in stretched]
-        kept.append(ops.reshape(value, tuple([n for a, n in enumerate(value.shape) if a not in gone])))
-        texts.append(text.replace(ELLIPSIS, "".join([c for i, c in enumerate(labels) if i not in stretched])))
-    return texts, output.replace(ELLIPSIS, "".join(own)), kept
-
-
-def _diagonals(labels: str, value: Value) -> tuple[str, Value]:
-    labels, t = _taken(labels, wrap(value))
-    return labels, t._value
-
-
-def _taken(labels: str, t: Tensor) -> tuple[str, Tensor]:
-    """The diagonals over letters that occur more than once."""
-    if len(labels) != len(t._value.shape):
-        fix = "fix the letters"
-        raise ShapeError(explained("einsum", f"{len(labels)} dimensions for {labels!r}", t._value.type, fix))
-    for letter in dict.fromkeys(labels):
-        while labels.count(letter) > 1:
-            first = labels.index(letter)
-            second = labels.index(letter, first + 1)
-            n, m = t._value.shape[first], t._value.shape[second]
-            if n != m:
-                fix = "extents are not stretched in einsum"
-                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{n} and {m}", fix))
-            t = _diagonal(t, 0, first, second, WritableDiagonal)
-            labels = labels[:first] + labels[first + 1 : second] + labels[second + 1 :] + letter
-    return labels, t
-
-
-def _turned(t: Tensor, labels: str, output: str) -> Tensor:
-    """The view of one operand with its axes in the order of `output`."""
-    labels, t = _taken(labels, t)
-    return permute_dims(t, [labels.index(c) for c in output])
-
-
-def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str, Value]:
-    """Multiply two operands, summing the letters that nobody needs any more."""
-    x, a = _summed(x, a, later | set(b))
-    y, b = _summed(y, b, later | set(a))
-    batch = "".join(c for c in a if c in b and c in later)
-    depth = "".join(c for c in a if c in b and c not in later)
-    rows = "".join(c for c in a if c not in b)
-    columns = "".join(c for c in b if c not in a)
-    extents: dict[str, int] = {}
-    for labels, value in ((a, x), (b, y)):
-        for letter, n in zip(labels, value.shape, strict=True):
-            if extents.setdefault(letter, n) != n:
-                fix = "extents are not stretched in einsum"
-                raise ShapeError(explained("einsum", f"one extent for {letter!r}", f"{extents[letter]} and {n}", fix))
-
-    def size(letters: str) -> int:
-        return prod(extents[c] for c in letters)
-
-    def shape(letters: str) -> Shape:
-        return tuple([extents[c] for c in letters])
-
-    left = ops.reshape(_arranged(a, x, batch + rows + depth), (*shape(batch), size(rows), size(depth)))
-    right = ops.reshape(_arranged(b, y, batch + depth + columns), (*shape(batch), size(depth), size(columns)))
-    labels = batch + rows + columns
-    return labels, ops.reshape(ops.matmul(left, right), shape(labels))
-
-
-def _summed(value: Value, labels: str, keep: set[str]) -> tuple[Value, str]:
-    gone = [i for i, c in enumerate(labels) if c not in keep]
-    return ops.reduce_sum(value, gone), "".join(c for c in labels if c in keep)
-
-
-def _arranged(labels: str, value: Value, output: str) -> Value:
-    value, labels = _summed(value, labels, set(output))
-    return ops.transpose(value, [labels.index(c) for c in output])

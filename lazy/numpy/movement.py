@@ -17,10 +17,10 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL
 from loopgrad.lazy.numpy.views_and_assignment import subscript
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, cast_value, copied, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, copied, wrap
 from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
-from loopgrad.lazy.tensor.outputs import Out, delivered
-from loopgrad.lazy.tensor.promotion import as_dtype, promote_all, promote_arrays
+from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
+from loopgrad.lazy.tensor.promotion import as_dtype, check_casting, promote_all, promote_arrays
 from loopgrad.lazy.tensor.storage import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Flipped, Reshaped, Stretched, Transposed
 
@@ -317,29 +317,37 @@ def _span(value: Value, axis: int, start: int, stop: int) -> Value:
 # ---- joining and splitting
 
 
-def _same_dtype(op: str, xs: Sequence[ArrayLike], wanted: Any = None, numbers_give_way: bool = False) -> list[Value]:
+def _same_dtype(
+    op: str, xs: Sequence[ArrayLike], wanted: Any, casting: str, numbers_give_way: bool = False
+) -> list[Value]:
+    check_casting(op, casting)
     if not len(xs):
         raise ShapeError(explained(op, "at least one tensor", "none", "pass one"))
     tensors = [as_tensor(x) for x in xs]
     if wanted is not None:
-        return [cast_value(t._value, as_dtype(wanted)) for t in tensors]
+        return [in_dtype(op, t, as_dtype(wanted), casting)._value for t in tensors]
     operands = [(t._value.dtype, t._weak) for t in tensors]
     dtype = promote_all(*operands)[0] if numbers_give_way else promote_arrays(*operands)
     return [cast_operand(t, dtype) for t in tensors]
 
 
-def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, out: Out = None, *, dtype: Any = None) -> Tensor:
+def concat(
+    xs: Sequence[ArrayLike], /, axis: int | None = 0, out: Out = None, *, dtype: Any = None,
+    casting: str = "same_kind",
+) -> Tensor:  # fmt: skip
     """Join along an existing axis (None: of all raveled), in `dtype`, or the one to which all are promoted. With `out`
     written to that, and returned.
 
-    The other extents must be equal: raises ShapeError where they aren't, for a scalar, and for no tensors.
+    The other extents must be equal: raises ShapeError where they aren't, for a scalar, and for no tensors. Raises
+    DTypeError where `casting` (`lg.can_cast`) forbids the conversion to `dtype`.
 
     >>> lg.concat([lg.ones((1, 2)), lg.zeros((2, 2))])
     Tensor([[1., 1.],
             [0., 0.],
             [0., 0.]], dtype=float64)
     """
-    values = _same_dtype("concat", xs, dtype, numbers_give_way=axis is None)  # only there can they be among arrays
+    alone = axis is None  # only there can numbers be among arrays
+    values = _same_dtype("concat", xs, dtype, casting, numbers_give_way=alone)
     if axis is None:
         return delivered("concat", wrap(ops.concat([ravel(wrap(v))._value for v in values], 0)), out)
     if not values[0].shape:
@@ -349,15 +357,17 @@ def concat(xs: Sequence[ArrayLike], /, axis: int | None = 0, out: Out = None, *,
     return delivered("concat", wrap(joined), out)
 
 
-def stack(xs: Sequence[ArrayLike], /, axis: int = 0, out: Out = None, *, dtype: Any = None) -> Tensor:
+def stack(
+    xs: Sequence[ArrayLike], /, axis: int = 0, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
+) -> Tensor:
     """Join along a new axis, in `dtype`, or the one to which all are promoted; raises ShapeError where shapes differ.
-    With `out` written to that, and returned.
+    With `out` written to that, and returned. `casting` is that of `concat`.
 
     >>> lg.stack([lg.asarray([1, 2]), lg.asarray([3, 4])], axis=1)
     Tensor([[1, 3],
             [2, 4]], dtype=int64)
     """
-    values = _same_dtype("stack", xs, dtype)
+    values = _same_dtype("stack", xs, dtype, casting)
     shape = values[0].shape
     if any(v.shape != shape for v in values):
         got = ", ".join(str(v.shape) for v in values)

@@ -102,7 +102,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return result if keepdims else result[..., 0, 0]
 
 
-def norm(x: ArrayLike, /, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
+def norm(x: ArrayLike, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """NumPy's norm: of all elements (2-norm) where neither `ord` nor `axis` is given, else `vector_norm` for one axis
     and `matrix_norm` for two.
 

@@ -77,10 +77,23 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
     elif function.__module__ in ("numpy.fft", "numpy.linalg"):
         found = _offered(getattr(ours, function.__module__.removeprefix("numpy.")), name)
     if found is not None:
+        given, named = _by_position(function, found, args, kwargs) if kwargs else (args, kwargs)
         with suppress(NoNumbersError):
-            return found(*args, **{k: v for k, v in kwargs.items() if not (k == "out" and v is None)})
+            return found(*given, **named)
     take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, f"{function.__module__}.{name}")
     return function(*_with(take, args), **_with(take, kwargs))
+
+
+def _by_position(function: Any, found: Any, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Operands by NumPy's names, as in `np.sum(a=x)`, are handed on by position, where the names aren't ours."""
+    given, named = list(args), {k: v for k, v in kwargs.items() if not (k == "out" and v is None)}
+    known = signature(found).parameters
+    if not known.keys() >= named.keys():
+        for name in list(signature(function).parameters)[len(args) :]:
+            if name in known or name not in named:
+                break
+            given.append(named.pop(name))
+    return given, named
 
 
 def _offered(ours: Any, name: str) -> Callable[..., Any] | None:

@@ -88,7 +88,7 @@ def _covariance(table: Tensor, scale: Tensor, rest: Tensor, freedom: int, cov: b
     return multiply(base, factor) if factor._value.shape[0] == 1 else multiply(expand_dims(base, 2), factor)
 
 
-def roots(p: ArrayLike, /, *, strip_zeros: bool = True) -> Tensor:
+def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tensor:
     """The zeros of the polynomial with these coefficients (a vector, the highest power first), as the eigenvalues of
     its companion matrix (R. Horn and C. Johnson, Matrix analysis): complex, in no order that is promised.
 

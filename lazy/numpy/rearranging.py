@@ -41,31 +41,38 @@ if TYPE_CHECKING:
 PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
 
 
-def partition(x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
+def partition(
+    x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
+) -> Tensor:
     """x with its k-th smallest elements along an axis (None: of x raveled) in their places, smaller ones before them,
     larger ones behind.
 
     All of it is sorted, which is a partition for every k; `top_k` gives the largest few. Shape and dtype stay.
-    Raises ShapeError for a k out of range.
+    Raises ShapeError for a k out of range, ValueError for a `kind` or `order` of NumPy's other than these.
 
     >>> lg.partition(lg.asarray([3, 1, 2]), 1)[1]
     Tensor(2, dtype=int64)
     """
-    _check_kth("partition", x, kth, axis)
+    _check_kth("partition", x, kth, axis, kind, order)
     return sort(x, axis=axis)
 
 
-def argpartition(x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1) -> Tensor:
+def argpartition(
+    x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
+) -> Tensor:
     """The positions (int64) that give `partition(x, kth, axis)`, with its errors.
 
     >>> lg.argpartition(lg.asarray([3, 1, 2]), 0)[0]
     Tensor(1, dtype=int64)
     """
-    _check_kth("argpartition", x, kth, axis)
+    _check_kth("argpartition", x, kth, axis, kind, order)
     return argsort(x, axis=axis)
 
 
-def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None) -> None:
+def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None, kind: Any, order: Any) -> None:
+    if kind != "introselect" or order is not None:
+        got = f"{kind!r} and order {order!r}"
+        raise ValueError(explained(op, "kind 'introselect' and no order of fields", got, "leave them out"))
     shape = as_tensor(x)._value.shape
     extent = prod(shape) if axis is None else shape[normal_axis(op, axis, len(shape))]
     for k in kth if isinstance(kth, tuple | list) else (kth,):
@@ -100,7 +107,7 @@ def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out =
     return delivered("choose", take_along_axis(table, expand_dims(at, 0), axis=0)[0], out)
 
 
-def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], /, *args: Any, **kw: Any) -> Tensor:
+def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
     """What the function of the last condition that holds gives; a further function is for where none holds, else 0.
 
     A function is called with all of x (and `args`, `kw`) and chosen from, so for derivatives guard its argument; a
@@ -112,12 +119,12 @@ def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], /, *args:
     Tensor([2., 0., 1.], dtype=float64)
     """
     t = as_tensor(x)
-    alone = isinstance(conditions, bool) or not len(conditions) or not np.ndim(conditions[0])
-    masks = [as_bool(c) for c in ([conditions] if alone and t._value.shape else conditions)]
-    if len(functions) not in (len(masks), len(masks) + 1):
-        got = f"{len(masks)} conditions and {len(functions)} functions"
+    alone = isinstance(condlist, bool) or not len(condlist) or not np.ndim(condlist[0])
+    masks = [as_bool(c) for c in ([condlist] if alone and t._value.shape else condlist)]
+    if len(funclist) not in (len(masks), len(masks) + 1):
+        got = f"{len(masks)} conditions and {len(funclist)} functions"
         raise ShapeError(explained("piecewise", "as many functions as conditions, or one more", got, "pair them up"))
-    made = [cast(as_tensor(f(t, *args, **kw) if callable(f) else f), t._value.dtype) for f in functions]
+    made = [cast(as_tensor(f(t, *args, **kw) if callable(f) else f), t._value.dtype) for f in funclist]
     default = made.pop() if len(made) > len(masks) else as_tensor(0, t._value.dtype)
     result = broadcast_to(default, t._value.shape)
     for mask, value in zip(masks, made, strict=True):
@@ -164,7 +171,7 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     return take(concat([t, new], axis=d), order, axis=d)
 
 
-def resize(x: ArrayLike, shape: Any, /) -> Tensor:
+def resize(x: ArrayLike, /, new_shape: Any) -> Tensor:
     """The elements of x row by row in another shape, from the first again if there are too few; zeros of none.
 
     The dtype stays.
@@ -173,14 +180,14 @@ def resize(x: ArrayLike, shape: Any, /) -> Tensor:
     Tensor([[1, 2],
             [3, 1]], dtype=int64)
     """
-    t, target = ravel(x), normal_shape("resize", shape)
+    t, target = ravel(x), normal_shape("resize", new_shape)
     count = t._value.shape[0]
     if not count:
         return zeros(target, dtype=t._value.dtype)
     return reshape(take(t, remainder(arange(prod(target)), count)), target)
 
 
-def rollaxis(x: ArrayLike, axis: int, /, start: int = 0) -> Tensor:
+def rollaxis(x: ArrayLike, /, axis: int, start: int = 0) -> Tensor:
     """The axis moved before the one that is at `start`: a view. (`moveaxis` says where it is afterwards.)
 
     >>> lg.rollaxis(lg.ones((3, 4, 5)), 2).shape

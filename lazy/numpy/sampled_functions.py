@@ -39,7 +39,7 @@ PUBLIC: Final = "gradient interp trapezoid unwrap vander"
 
 
 def interp(
-    x: ArrayLike, /, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None,
+    x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Tensor:  # fmt: skip
     """The function with values `fp` at the increasing points `xp`, at x: linear between them, constant outside (`left`,
@@ -203,10 +203,10 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     return concat([first, add(rest, cast(cumsum(mended, axis=d), t._value.dtype))], axis=d)
 
 
-def vander(x: ArrayLike, /, n: int | None = None, increasing: bool = False) -> Tensor:
-    """The matrix whose columns are the powers of a vector, from n - 1 down to 0 unless `increasing`: shape (len(x), n).
+def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The matrix whose columns are the powers of a vector, from N - 1 down to 0 unless `increasing`: shape (len(x), N).
 
-    n is the vector's length unless given. Raises ShapeError for what isn't a vector.
+    N is the vector's length unless given. Raises ShapeError for what isn't a vector.
 
     >>> lg.vander(lg.asarray([2.0, 3.0]), 3)
     Tensor([[4., 2., 1.],
@@ -214,7 +214,7 @@ def vander(x: ArrayLike, /, n: int | None = None, increasing: bool = False) -> T
     """
     t = vector_operand("vander", x)
     t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
-    count = t._value.shape[0] if n is None else n
+    count = t._value.shape[0] if N is None else N
     columns = [ones_like(t)[:, None]]
     for _ in range(count - 1):
         columns.append(multiply(columns[-1], t[:, None]))

@@ -152,17 +152,17 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     return as_dtype(dtype) is as_dtype(kind)
 
 
-def issubdtype(dtype: Any, kind: Any, /) -> bool:
-    """Whether a dtype is of one of NumPy's kinds (`lg.floating`, `lg.integer`, ...), or is the dtype `kind`; bfloat16
+def issubdtype(arg1: Any, arg2: Any) -> bool:
+    """Whether a dtype is of one of NumPy's kinds (`lg.floating`, `lg.integer`, ...), or is the dtype `arg2`; bfloat16
     is a floating one.
 
     >>> lg.issubdtype(lg.int8, lg.integer), lg.issubdtype(lg.bfloat16, lg.floating), lg.issubdtype("f4", lg.float64)
     (True, True, False)
     """
-    found = as_dtype(dtype)
-    if isinstance(kind, type) and issubclass(kind, np.generic) and kind.__subclasses__():
-        return found.kind in _ABSTRACT[kind] if kind in _ABSTRACT else found is as_dtype(kind)
-    return found is as_dtype(kind)
+    found = as_dtype(arg1)
+    if isinstance(arg2, type) and issubclass(arg2, np.generic) and arg2.__subclasses__():
+        return found.kind in _ABSTRACT[arg2] if arg2 in _ABSTRACT else found is as_dtype(arg2)
+    return found is as_dtype(arg2)
 
 
 def promote_types(a: Any, b: Any, /) -> DType:

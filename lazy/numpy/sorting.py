@@ -127,7 +127,7 @@ def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return take_along_axis(t, order, axis=d), order
 
 
-def searchsorted(a: ArrayLike, /, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
+def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
     """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
 
     `side` "left" is before equal elements, "right" behind them; `sorter` has the positions that sort `a` where it isn't

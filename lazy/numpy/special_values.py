@@ -148,7 +148,7 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 
 def nan_to_num(
-    x: ArrayLike, /, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """x with NaN and infinities replaced, by the largest finite numbers of the dtype unless told.
 

@@ -277,7 +277,7 @@ def _weights_of(weights: ArrayLike, count: int, dtype: DType) -> Tensor:
     return cast(w, dtype)
 
 
-def corrcoef(x: ArrayLike, /, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
     """The matrix of Pearson's correlation coefficients of the rows of x, and of y (the columns unless `rowvar`).
 
     Shapes, dtypes and errors are those of `cov`.

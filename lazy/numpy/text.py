@@ -82,13 +82,13 @@ def printoptions(*args: Any, **options: Any) -> AbstractContextManager[Any]:
     return np.printoptions(*args, **options)
 
 
-def iterable(x: Any) -> bool:
-    """Whether x can be walked over: a tensor with axes, a list and so on; nothing is computed.
+def iterable(y: Any) -> bool:
+    """Whether y can be walked over: a tensor with axes, a list and so on; nothing is computed.
 
     >>> lg.iterable(lg.ones(2)), lg.iterable(3.0)
     (True, False)
     """
-    return bool(x._value.shape) if isinstance(x, TensorCore) else np.iterable(x)
+    return bool(y._value.shape) if isinstance(y, TensorCore) else np.iterable(y)
 
 
 def ndindex(*shape: Any) -> Iterator[tuple[int, ...]]:
@@ -119,8 +119,8 @@ def tobytes(x: ArrayLike, order: str = "C") -> bytes:
     return to_numpy(as_tensor(x), "tobytes").tobytes(order)  # type: ignore[arg-type]
 
 
-def tofile(x: ArrayLike, file: Any, sep: str = "", format: str = "%s") -> None:
-    """Writes the elements to a file, by its name or open, as bytes or, with `sep`, as text; evaluates. Raises what
+def tofile(x: ArrayLike, fid: Any, sep: str = "", format: str = "%s") -> None:
+    """Writes the elements to the file `fid`, a name or open, as bytes or, with `sep`, as text; evaluates. Raises what
     NumPy's method raises.
 
     >>> import tempfile
@@ -130,4 +130,4 @@ def tofile(x: ArrayLike, file: Any, sep: str = "", format: str = "%s") -> None:
     ...     np.fromfile(file, np.int64)
     array([0, 1, 2])
     """
-    to_numpy(as_tensor(x), "tofile").tofile(file, sep, format)
+    to_numpy(as_tensor(x), "tofile").tofile(fid, sep, format)

@@ -44,56 +44,56 @@ def _cosines(n: int, weights: Sequence[float]) -> Tensor:
     return total
 
 
-def hanning(n: int, /) -> Tensor:
-    """The Hann window of n points, 1/2 + cos(a) / 2 for a from -pi to pi: a vector; [1.] for one point.
+def hanning(M: int) -> Tensor:
+    """The Hann window of M points, 1/2 + cos(a) / 2 for a from -pi to pi: a vector; [1.] for one point.
 
     >>> lg.hanning(3)
     Tensor([0., 1., 0.], dtype=float64)
     """
-    return _cosines(n, (0.5, 0.5))
+    return _cosines(M, (0.5, 0.5))
 
 
-def hamming(n: int, /) -> Tensor:
-    """The Hamming window of n points, 0.54 + 0.46 cos(a) for a from -pi to pi: a vector; [1.] for one point.
+def hamming(M: int) -> Tensor:
+    """The Hamming window of M points, 0.54 + 0.46 cos(a) for a from -pi to pi: a vector; [1.] for one point.
 
     >>> lg.hamming(3)
     Tensor([0.08, 1.  , 0.08], dtype=float64)
     """
-    return _cosines(n, (0.54, 0.46))
+    return _cosines(M, (0.54, 0.46))
 
 
-def blackman(n: int, /) -> Tensor:
-    """The Blackman window of n points, 0.42 + 0.5 cos(a) + 0.08 cos(2a) for a from -pi to pi: a vector.
+def blackman(M: int) -> Tensor:
+    """The Blackman window of M points, 0.42 + 0.5 cos(a) + 0.08 cos(2a) for a from -pi to pi: a vector.
 
     >>> lg.blackman(5)[2]
     Tensor(1., dtype=float64)
     """
-    return _cosines(n, (0.42, 0.5, 0.08))
+    return _cosines(M, (0.42, 0.5, 0.08))
 
 
-def bartlett(n: int, /) -> Tensor:
-    """The triangle of n points from 0 to 1 and back: a vector; [1.] for one point.
+def bartlett(M: int) -> Tensor:
+    """The triangle of M points from 0 to 1 and back: a vector; [1.] for one point.
 
     >>> lg.bartlett(5)
     Tensor([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
     """
-    if n <= 1:
-        return ones((max(n, 0),))
-    steps = arange(1 - n, n, 2, dtype=default_dtype())
-    return where(less_equal(steps, 0), add(1.0, divide(steps, n - 1)), subtract(1.0, divide(steps, n - 1)))
+    if M <= 1:
+        return ones((max(M, 0),))
+    steps = arange(1 - M, M, 2, dtype=default_dtype())
+    return where(less_equal(steps, 0), add(1.0, divide(steps, M - 1)), subtract(1.0, divide(steps, M - 1)))
 
 
-def kaiser(n: int, beta: ArrayLike, /) -> Tensor:
-    """The Kaiser window of n points, i0(beta sqrt(1 - a^2)) / i0(beta) for a from -1 to 1: a vector; [1.] for one.
+def kaiser(M: int, beta: ArrayLike) -> Tensor:
+    """The Kaiser window of M points, i0(beta sqrt(1 - a^2)) / i0(beta) for a from -1 to 1: a vector; [1.] for one.
 
     `beta` is a number or a tensor of shape (), by which it can be differentiated.
 
     >>> lg.kaiser(3, 0.0)
     Tensor([1., 1., 1.], dtype=float64)
     """
-    if n <= 1:
-        return ones((max(n, 0),))
-    part = divide(arange(1 - n, n, 2, dtype=default_dtype()), n - 1)
+    if M <= 1:
+        return ones((max(M, 0),))
+    part = divide(arange(1 - M, M, 2, dtype=default_dtype()), M - 1)
     inside = subtract(1.0, multiply(part, part))
     edge = less_equal(inside, 0.0)
     root = where(edge, 0.0, sqrt(where(edge, 1.0, inside)))
@@ -114,7 +114,7 @@ _BEYOND: Final = (
 )  # fmt: skip
 
 
-def i0(x: ArrayLike, /) -> Tensor:
+def i0(x: ArrayLike) -> Tensor:
     """The modified Bessel function of the first kind and order 0; the shape stays, integers give the default float.
 
     >>> lg.i0([0.0, 1.0])

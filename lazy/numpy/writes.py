@@ -36,10 +36,10 @@ def _target(op: str, x: Any) -> Tensor:
     return as_tensor(x)
 
 
-def copyto(x: Tensor, values: ArrayLike, /, casting: str = "same_kind", where: ArrayLike = True) -> None:
-    """Writes `values`, which stretch to x's shape, to x where the mask holds.
+def copyto(dst: Tensor, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
+    """Writes `src`, which stretches to the shape of `dst`, to `dst` where the mask holds.
 
-    Raises DTypeError where their kind is higher than x's (unless `casting` is "unsafe"), ShapeError where they don't
+    Raises DTypeError where the kind of `src` is higher (unless `casting` is "unsafe"), ShapeError where it doesn't
     stretch.
 
     >>> x = lg.zeros(3)
@@ -47,7 +47,7 @@ def copyto(x: Tensor, values: ArrayLike, /, casting: str = "same_kind", where: A
     >>> x
     Tensor([5., 0., 5.], dtype=float64)
     """
-    t, new = _target("copyto", x), as_tensor(values)
+    t, new = _target("copyto", dst), as_tensor(src)
     if casting not in ("same_kind", "unsafe"):
         fix = "convert the values with .astype"
         raise ValueError(explained("copyto", "casting 'same_kind' or 'unsafe'", repr(casting), fix))
@@ -74,13 +74,13 @@ def _some(op: str, values: ArrayLike) -> None:
         raise ValueError(explained(op, "at least one value", "none", "pass some"))
 
 
-def place(x: Tensor, mask: ArrayLike, values: ArrayLike, /, *, inplace: bool = True) -> Tensor | None:
-    """Writes the first n values to the n elements where the mask (of x's shape) holds, from the start again if there
-    are fewer.
+def place(arr: Tensor, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Tensor | None:
+    """Writes the first n of `vals` to the n elements of `arr` where the mask (of its shape) holds, from the start again
+    if there are fewer.
 
     Raises ValueError for no values, ShapeError for a mask of another size.
 
-    `inplace=False` leaves x as it is and returns a copy with the values, as in JAX.
+    `inplace=False` leaves `arr` as it is and returns a copy with the values, as in JAX.
 
     >>> x = lg.zeros(4)
     >>> lg.place(x, [True, False, True, True], [1.0, 2.0])
@@ -88,13 +88,13 @@ def place(x: Tensor, mask: ArrayLike, values: ArrayLike, /, *, inplace: bool = T
     Tensor([1., 0., 2., 1.], dtype=float64)
     """
     if not inplace:
-        new = copy(x)
-        place(new, mask, values)
+        new = copy(arr)
+        place(new, mask, vals)
         return new
-    t, chosen = _target("place", x), _mask("place", x, mask)
-    _some("place", values)
+    t, chosen = _target("place", arr), _mask("place", arr, mask)
+    _some("place", vals)
     counted = subtract(cumsum(ravel(chosen)), 1)
-    new = _cycled(values, reshape(maximum(counted, 0), t._value.shape), t)
+    new = _cycled(vals, reshape(maximum(counted, 0), t._value.shape), t)
     assign("place", t, where(chosen, new, t))
     return None
 
@@ -106,8 +106,8 @@ def _mask(op: str, x: Tensor, mask: ArrayLike) -> Tensor:
     return reshape(chosen, x._value.shape)
 
 
-def putmask(x: Tensor, mask: ArrayLike, values: ArrayLike, /) -> None:
-    """Writes `values` to the elements where the mask (of x's shape) holds: to the i-th of all elements the i-th value,
+def putmask(a: Tensor, mask: ArrayLike, values: ArrayLike) -> None:
+    """Writes `values` to the elements where the mask (of a's shape) holds: to the i-th of all elements the i-th value,
     from the start again if there are fewer.
 
     Raises ShapeError for a mask of another size.
@@ -117,7 +117,7 @@ def putmask(x: Tensor, mask: ArrayLike, values: ArrayLike, /) -> None:
     >>> x
     Tensor([1., 0., 1., 2.], dtype=float64)
     """
-    t, chosen = _target("putmask", x), _mask("putmask", x, mask)
+    t, chosen = _target("putmask", a), _mask("putmask", a, mask)
     if not prod(as_tensor(values)._value.shape):
         return
     count = prod(t._value.shape)

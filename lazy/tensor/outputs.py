@@ -27,14 +27,13 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import as_bool, joined_shape
+from loopgrad.lazy.tensor.promotion import allow_cast, can_cast, check_casting
 from loopgrad.lazy.tensor.storage import write, written_to
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 Out: TypeAlias = "Tensor | tuple[Tensor] | None"
-_KINDS: Final = "buifc"  # in this order one kind may be cast to the next in place
-_CASTINGS: Final = ("same_kind", "unsafe")
 _METHODS: Final = ("reduce", "accumulate", "reduceat", "outer", "at")
 
 
@@ -110,7 +109,7 @@ def assign(what: str, x: Tensor, result: Tensor, casting: str = "same_kind") -> 
             write(x, value)
             x._weak = result._weak
             return x
-        if casting == "same_kind" and not _same_kind(value.dtype, base.dtype):
+        if not can_cast(value.dtype, base.dtype, casting):
             fix = "convert one of them with .astype"
             raise DTypeError(explained(what, f"a result that fits {base.dtype}", f"{value.dtype} elements", fix))
         value = cast_value(value, base.dtype)
@@ -118,11 +117,6 @@ def assign(what: str, x: Tensor, result: Tensor, casting: str = "same_kind") -> 
     write(x, value)
     x._weak = weak and result._weak
     return x
-
-
-def _same_kind(source: DType, target: DType) -> bool:
-    """NumPy's rule for results of in-place operators: the kind may not be lowered, the width may."""
-    return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
 
 
 def given_out(op: str, out: Any) -> Tensor:
@@ -184,13 +178,12 @@ def _computed(
     function: Callable[..., Tensor], operands: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str
 ) -> Tensor:
     op = function.__name__
-    if casting not in _CASTINGS:
-        raise ValueError(explained(op, f"casting {' or '.join(map(repr, _CASTINGS))}", repr(casting), "leave it out"))
+    check_casting(op, casting)
     target, wanted = None if out is None else given_out(op, out), requested_dtype(dtype)
     if wanted is None:
         result = function(*operands)
     else:
-        result = function(*[_as_wanted(op, x, wanted, casting) for x in operands])
+        result = function(*[in_dtype(op, x, wanted, casting) for x in operands])
         if result._value.dtype is not wanted:
             fix = "convert the result with .astype"
             raise DTypeError(explained(op, "a dtype that it has results of", str(wanted), fix))
@@ -200,10 +193,11 @@ def _computed(
     return result if target is None else assign(f"{op}(out=)", target, _stretched(result, target), casting)
 
 
-def _as_wanted(op: str, x: Any, wanted: DType, casting: str) -> Tensor:
+def in_dtype(op: str, x: Any, wanted: DType, casting: str) -> Tensor:
+    """The operand converted to a dtype that was asked for, where `casting` allows that."""
     t = as_tensor(x)
-    if casting == "same_kind" and not t._weak and not _same_kind(t._value.dtype, wanted):
-        raise DTypeError(explained(op, f"operands that fit {wanted}", t._value.dtype, "pass casting='unsafe'"))
+    if not t._weak:
+        allow_cast(op, t._value.dtype, wanted, casting)
     return cast(t, wanted)
 
 

@@ -35,6 +35,8 @@ from loopgrad.lazy.tensor.config import current
 
 PUBLIC: Final = "can_cast"
 _RANK: Final = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_CASTINGS: Final = ("no", "equiv", "safe", "same_kind", "unsafe")
+_KINDS: Final = "buifc"  # one kind may be cast to those behind it
 _promoted: dict[tuple[DType, DType], DType] = {}
 _named: dict[Any, DType] = {}
 
@@ -148,11 +150,33 @@ def sum_dtype(dtype: DType) -> DType:
     return DTYPES["uint64"] if dtype.kind == "u" else dtype
 
 
-def can_cast(from_: Any, to: Any) -> bool:
-    """Whether every value of `from_` (a dtype or a tensor) is one of `to` (NumPy's safe casting).
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """Whether `from_` (a dtype or a tensor) may be converted to the dtype `to`, by NumPy's rules.
 
-    >>> lg.can_cast(lg.int32, lg.float64), lg.can_cast(lg.float64, lg.float32)
-    (True, False)
+    "safe": every value of one is one of the other; "same_kind": also to fewer bits, and floats to complex; "unsafe":
+    always; "no" and "equiv": only to the same dtype. Raises ValueError for other rules.
+
+    >>> lg.can_cast(lg.int32, lg.float64), lg.can_cast(lg.float64, lg.float32), lg.can_cast("f8", "f4", "same_kind")
+    (True, False, True)
     """
-    source = as_dtype(getattr(from_, "dtype", from_))
-    return promote(source, as_dtype(to)) is as_dtype(to)
+    check_casting("can_cast", casting)
+    source, target = as_dtype(getattr(from_, "dtype", from_)), as_dtype(to)
+    if casting == "unsafe" or source is target:
+        return True
+    if casting == "same_kind":
+        return _KINDS.index(source.kind) <= _KINDS.index(target.kind)
+    return casting == "safe" and promote(source, target) is target
+
+
+def check_casting(op: str, casting: Any) -> None:
+    """Raises ValueError for what is none of NumPy's rules."""
+    if casting not in _CASTINGS:
+        expected = f"casting {', '.join(map(repr, _CASTINGS))}"
+        raise ValueError(explained(op, expected, repr(casting), "leave it out"))
+
+
+def allow_cast(op: str, source: DType, target: DType, casting: str) -> None:
+    """Raises DTypeError where `casting` forbids a conversion."""
+    if not can_cast(source, target, casting):
+        fix = "pass casting='unsafe', or convert it with .astype"
+        raise DTypeError(explained(op, f"elements that {casting!r} casting converts to {target}", source, fix))

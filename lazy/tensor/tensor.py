@@ -50,8 +50,8 @@ from loopgrad.lazy.tensor.core import ArrayLike, copied
 from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of, part_of, to_device, to_numpy
 from loopgrad.lazy.tensor.operators import Operators
-from loopgrad.lazy.tensor.outputs import assign
-from loopgrad.lazy.tensor.promotion import as_dtype
+from loopgrad.lazy.tensor.outputs import Out, assign
+from loopgrad.lazy.tensor.promotion import allow_cast, as_dtype
 from loopgrad.lazy.tensor.storage import as_array, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Reinterpreted
 
@@ -339,12 +339,17 @@ class Tensor(Operators):
     def imag(self, values: ArrayLike) -> None:
         set_item(complex_functions.imag(self), ..., values)
 
-    def astype(self, dtype: Any, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-        """`lg.astype`: the elements converted to a dtype, in x's shape.
+    def astype(
+        self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True, *,
+        device: str | None = None,
+    ) -> Tensor:  # fmt: skip
+        """`lg.astype`: the elements converted to a dtype, in x's shape. Raises DTypeError where `casting` forbids that
+        (`lg.can_cast`); `order` and `subok` change nothing.
 
         >>> lg.asarray([1.9, -1.9]).astype(lg.int64)
         Tensor([ 1, -1], dtype=int64)
         """
+        allow_cast("astype", self._value.dtype, as_dtype(dtype), casting)
         return astype(self, dtype, copy=copy, device=device)
 
     def view(self, dtype: Any = None) -> Tensor:
@@ -379,8 +384,9 @@ class Tensor(Operators):
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return movement.transpose(self, given)
 
-    def copy(self) -> Tensor:
-        """The same elements, shape and dtype in memory of their own: writing to one leaves the other.
+    def copy(self, order: str = "C") -> Tensor:
+        """The same elements, shape and dtype in memory of their own: writing to one leaves the other. `order`, in which
+        NumPy's would lie, changes nothing.
 
         >>> x = lg.zeros(2)
         >>> y = x.copy()
@@ -432,7 +438,7 @@ class Tensor(Operators):
         """
         set_item(self, ..., value)
 
-    def partition(self, kth: Any, axis: int = -1) -> None:
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: None = None) -> None:
         """`lg.partition` in place; shape and dtype stay.
 
         >>> x = lg.asarray([3, 1, 2])
@@ -440,15 +446,15 @@ class Tensor(Operators):
         >>> x[1]
         Tensor(2, dtype=int64)
         """
-        assign("partition", self, rearranging.partition(self, kth, axis))
+        assign("partition", self, rearranging.partition(self, kth, axis, kind, order))
 
-    def compress(self, condition: ArrayLike, axis: int | None = None) -> Tensor:
+    def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Tensor:
         """`lg.compress`: the slices along an axis (None: of x raveled) for which the conditions hold.
 
         >>> lg.asarray([1, 2]).compress([False, True])
         Tensor([2], dtype=int64)
         """
-        return found_positions.compress(condition, self, axis=axis)
+        return found_positions.compress(condition, self, axis=axis, out=out)
 
     argpartition = rearranging.argpartition
     choose = rearranging.choose

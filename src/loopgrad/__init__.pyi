@@ -113,6 +113,7 @@ from loopgrad.lazy.numpy.dynamic_slices import dynamic_slice_in_dim as dynamic_s
 from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_index_in_dim as dynamic_update_index_in_dim
 from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_slice as dynamic_update_slice
 from loopgrad.lazy.numpy.dynamic_slices import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
+from loopgrad.lazy.numpy.einsum import einsum as einsum
 from loopgrad.lazy.numpy.elementwise import absolute as absolute
 from loopgrad.lazy.numpy.elementwise import acos as acos
 from loopgrad.lazy.numpy.elementwise import acosh as acosh
@@ -259,7 +260,6 @@ from loopgrad.lazy.numpy.matrix_products import diag as diag
 from loopgrad.lazy.numpy.matrix_products import diagflat as diagflat
 from loopgrad.lazy.numpy.matrix_products import diagonal as diagonal
 from loopgrad.lazy.numpy.matrix_products import dot as dot
-from loopgrad.lazy.numpy.matrix_products import einsum as einsum
 from loopgrad.lazy.numpy.matrix_products import inner as inner
 from loopgrad.lazy.numpy.matrix_products import matmul as matmul
 from loopgrad.lazy.numpy.matrix_products import matvec as matvec

@@ -51,7 +51,7 @@ ROWS: Final = {
     "Positions": (
         "lazy.numpy.dynamic_slices", "lazy.numpy.found_positions", "lazy.numpy.index_builders", "lazy.numpy.indexing",
     ),
-    "Products, norms": ("lazy.numpy.matrix_products", "lazy.numpy.norms"),
+    "Products, norms": ("lazy.numpy.einsum", "lazy.numpy.matrix_products", "lazy.numpy.norms"),
     "Samples, polynomials": (
         "lazy.numpy.polynomial_roots", "lazy.numpy.polynomials", "lazy.numpy.sampled_functions",
     ),

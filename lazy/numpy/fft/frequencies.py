@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PUBLIC_FFT: Final = "fftfreq fftshift ifftshift rfftfreq"
 
 
-def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """The frequencies of the numbers of an `fft` of n samples that are `d` apart: 0, 1, ..., -2, -1, over n d.
 
     The dtype is the default float unless given. Raises DTypeError for an n that isn't an integer or a dtype that isn't
@@ -33,7 +33,7 @@ def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: str | None 
     return _numbered(roll(arange(-(count // 2), (count - 1) // 2 + 1), -(count // 2)), count, d, dtype, device)
 
 
-def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """The frequencies of the numbers of an `rfft`: 0, 1, ..., n // 2, over n d. Dtypes and errors are those of
     `fftfreq`.
 
@@ -44,7 +44,7 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: str | None
     return _numbered(arange(count // 2 + 1), count, d, dtype, device)
 
 
-def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """With frequency 0 in the middle of the axes (None: all of them) instead of at their beginning.
 
     Shape and dtype stay. Raises ShapeError for an axis that isn't there.
@@ -55,7 +55,7 @@ def fftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor
     return _shifted("fftshift", x, axes, 1)
 
 
-def ifftshift(x: ArrayLike, /, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`, which differs from it for odd extents; shape and dtype stay.
 
     >>> lg.fft.ifftshift(lg.fft.fftshift(lg.arange(5)))

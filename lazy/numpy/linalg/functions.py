@@ -97,7 +97,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Value, eye: Value) -> Value:
     return ops.add(combined(coefficients[:4]), ops.matmul(powers[3], combined(high)))
 
 
-def tensorsolve(a: ArrayLike, b: ArrayLike, /, axes: tuple[int, ...] | None = None) -> Tensor:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None) -> Tensor:
     """The x with `tensordot(a, x, x.ndim) = b`: shape b.shape + s and b.shape give s, where both have as many elements.
 
     `axes` of `a` go last first. Raises LinAlgError where the numbers of elements differ.
@@ -118,7 +118,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, /, axes: tuple[int, ...] | None = No
     return reshape(x, shape)
 
 
-def tensorinv(a: ArrayLike, /, ind: int = 2) -> Tensor:
+def tensorinv(a: ArrayLike, ind: int = 2) -> Tensor:
     """The inverse for `tensordot(tensorinv(a), a, ind)`: the first `ind` axes of `a` go last.
 
     Raises LinAlgError where they haven't as many elements as the others, ValueError for `ind` below 1.

@@ -59,7 +59,7 @@ def _ratio(op: str, a: Value, given: ArrayLike | None) -> Value:
     return broadcast_value(ops.stop_gradient(value), batch)
 
 
-def lstsq(a: ArrayLike, b: ArrayLike, /, rcond: float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The shortest x for which `a @ x - b` is shortest, the squared lengths of the rests, the rank and the singular
     values of `a`.
 
@@ -126,7 +126,7 @@ def matrix_rank(
     return wrap(ops.reduce_sum(ops.cast(above, int64), (len(values.shape) - 1,)))
 
 
-def cond(x: ArrayLike, /, p: Any = None) -> Tensor:
+def cond(x: ArrayLike, p: Any = None) -> Tensor:
     """Condition numbers: the norm of a matrix times that of its inverse, shape (..., m, n) gives (...,).
 
     `p` is the `ord` of `matrix_norm`: by default 2, the largest singular value over the smallest one, for which

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PUBLIC_LINALG: Final = "inv solve"
 
 
-def solve(a: ArrayLike, b: ArrayLike, /) -> Tensor:
+def solve(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The x with `a @ x = b`, by the LU factorisation of `a` with exchanged rows.
 
     Shapes (..., n, n) and (..., n, k) give (..., n, k), whose leading axes broadcast; a `b` of shape (n,) is one column

@@ -20,6 +20,7 @@ ARRAYS = {
     "z": np.array([[1.5, np.nan, 2.0, 0.5], [np.nan, np.nan, 1.0, 4.0], [3.0, 1.0, -2.0, 0.0]]),
     "w": np.array([1.0, 2.0, 0.5, 3.0, 1.5]), "k": np.array([1, 2, 1, 3, 1]), "p": np.array([0.0, 0.4, 1.0, 1.7, 3.0]),
     "g": np.array([2.0, 1.0]), "h": np.array([8.0, 10.0]), "q": np.array([[1.0, 2.0], [3.0, 4.0]]),
+    "i1": np.array([100, -100, 7], np.int8),
     "cx": _rng.normal(size=(2, 6)) + 1j * _rng.normal(size=(2, 6)), "u": _rng.normal(size=(4, 3)),
 }  # fmt: skip
 METHODS = (
@@ -104,6 +105,26 @@ MAKING = """
     xp.linalg.pinv(q, 0.5, True); xp.linalg.matrix_rank(q, hermitian=True); xp.linalg.matrix_rank(q, 3.0, True)
     xp.linalg.pinv(cx[:, :2], hermitian=True); xp.linalg.matrix_rank(cx[:, :2] * 0, hermitian=True)
 """
+BY_NAME = """
+    xp.matmul(i1, i1, dtype=xp.int32); xp.matmul(m, m.T, dtype=xp.float32); xp.vecdot(i1, i1, dtype=xp.int64)
+    xp.matvec(m, w, dtype=xp.float32); xp.vecmat(u[:3, 0], m, dtype=xp.float32, casting="same_kind")
+    xp.einsum("ij,j->i", m, w, dtype=xp.complex64, casting="unsafe"); xp.einsum("i,i", i1, i1, dtype=xp.int64)
+    xp.einsum("ij,jk", q, q, order="F"); xp.concat([m, m], dtype=xp.float32, casting="same_kind")
+    xp.stack([v, v], dtype=xp.int64, casting="unsafe"); xp.hstack([v, v], dtype=xp.float32, casting="same_kind")
+    xp.vstack([v, v], dtype=xp.int8, casting="unsafe"); v.astype(dtype=xp.int64); v.copy(order="F")
+    v.astype(xp.float32, "K", "same_kind", True, True); xp.partition(v, 1, kind="introselect")[1]
+    xp.argpartition(v, 1, -1, "introselect", None)[:1]; xp.eye(N=2, M=3, k=1); xp.eye(2, 3, 0, int, "F")
+    xp.tri(N=2, M=3); xp.identity(n=2); xp.hanning(M=4); xp.kaiser(M=4, beta=2.0); xp.tril_indices(n=3)[0]
+    xp.mask_indices(n=3, mask_func=xp.triu)[0]; xp.ravel_multi_index(multi_index=([0, 1], [1, 2]), dims=(2, 3))
+    xp.resize(v, new_shape=(2, 2)); xp.rollaxis(m, axis=1, start=0); xp.vander(x=v, N=2)
+    xp.piecewise(v, condlist=[v > 0], funclist=[1.0]); xp.apply_over_axes(func=xp.sum, a=m, axes=(0,))
+    xp.apply_along_axis(func1d=lambda r: r.sum(), axis=1, arr=m); xp.interp(x=v, xp=p, fp=w)
+    xp.linalg.solve(a=q, b=g); xp.linalg.norm(x=v); xp.fft.fftfreq(n=4, d=0.5); xp.digitize(x=v, bins=p)
+    xp.angle(z=cx); xp.searchsorted(a=p, v=v); xp.nan_to_num(x=z); xp.corrcoef(x=m); xp.histogram2d(x=v, y=v)[0]
+    xp.linalg.lstsq(a=q, b=g)[0]; xp.i0(x=v); xp.can_cast(xp.float64, xp.float32, casting="same_kind")
+    xp.can_cast(xp.float64, xp.int32, "unsafe"); xp.can_cast(xp.float64, xp.int32, "same_kind")
+    xp.can_cast(xp.int8, xp.int8, "no"); xp.can_cast(xp.int8, xp.int16, "equiv"); xp.can_cast(xp.int8, xp.uint8)
+"""
 PADS = [
     f"xp.pad({x}, {width}, {rest})"
     for x, width in (("v", "(3, 9)"), ("m", "((1, 2), (0, 3))"), ("i", "2"), ("c", "{1: 2, -1: (0, 5)}"))
@@ -113,7 +134,7 @@ PADS = [
         "'linear_ramp', end_values=(2, -3)", "'constant', constant_values=(4, 5)", "mode='constant', constant_values=3",
     )
 ]  # fmt: skip
-ROWS = [*QUANTILES, *PADS, *[row.strip() for text in (REDUCTIONS, ORDER, MAKING)
+ROWS = [*QUANTILES, *PADS, *[row.strip() for text in (REDUCTIONS, ORDER, MAKING, BY_NAME)
         for line in text.strip().splitlines() for row in line.split(";") if row.strip()]]  # fmt: skip
 
 
@@ -207,6 +228,39 @@ def test_refusals() -> None:
     ):  # fmt: skip
         with pytest.raises((lg.LoopgradError, ValueError), match=r"expected .*, got .*; "):
             call()
+
+
+def test_casting_forbids(device: str) -> None:
+    x, z = lg.asarray([1.5, 2.5]), lg.asarray([1.0 + 1.0j])
+    for call in (
+        lambda m: m.concat([m.asarray(x), m.asarray(x)], dtype=m.int64),
+        lambda m: m.asarray(z).astype(m.float64, casting="safe"),
+        lambda m: m.matmul(m.asarray(x), m.asarray(x), dtype=m.int32), lambda m: m.stack([m.asarray(x)], dtype=m.int8),
+        lambda m: m.asarray(x).astype(m.float32, casting="safe"),
+        lambda m: m.asarray(x).astype(m.float32, casting="no"),
+        lambda m: m.einsum("i->", m.asarray(x), dtype=m.int64), lambda m: m.hstack([m.asarray(z)], dtype=m.float64),
+        lambda m: m.add(m.asarray(x), 1.0, dtype=m.float32, casting="safe"),
+    ):
+        for module in (np, lg):
+            with pytest.raises(TypeError):
+                call(module)
+    for call in (
+        lambda: lg.can_cast(lg.int8, lg.int8, "odd"), lambda: lg.concat([x], casting="odd"),
+        lambda: lg.partition(x, 0, kind="odd"), lambda: lg.matmul(x, x, casting="odd"), lambda: lg.eye(2, order="X"),
+    ):
+        with pytest.raises(ValueError, match=r"expected .*, got .*; "):
+            call()
+
+
+def test_products_write_to_out(device: str) -> None:
+    m, v = lg.asarray(ARRAYS["m"]), lg.asarray(ARRAYS["w"])
+    for function, operands, shape in (
+        (lg.matvec, (m, v), (3,)), (lg.vecmat, (m[:, 0], m), (5,)), (lg.vecdot, (m, m), (3,)),
+        (lg.matmul, (m, m.T), (3, 3)),
+    ):  # fmt: skip
+        out = lg.zeros(shape, dtype=lg.float32)
+        assert function(*operands, out=out, dtype=lg.float32) is out
+        check(out, np.asarray(function(*[t.astype(lg.float32) for t in operands])))
 
 
 def test_gradients_go_through_the_keywords(device: str) -> None:
