@@ -110,7 +110,8 @@ def _sum(attrs: Attrs, x: Array) -> tuple[Array]:
     with np.errstate(all="ignore"):
         if wide == x.dtype:
             return (np.asarray(np.add.reduce(x, axis=attrs["axes"], dtype=x.dtype)),)
-        total = np.add.reduce(x.astype(wide), axis=attrs["axes"], initial=-0.0)  # 0.0 would end sums of -0.0
+        nothing = -0.0 if x.size else 0.0  # 0.0 would end sums of -0.0, and is the sum of no elements
+        total = np.add.reduce(x.astype(wide), axis=attrs["axes"], initial=nothing)
         return (np.asarray(total).astype(x.dtype),)
 
 

@@ -26,7 +26,10 @@ def test_reduce_of_bools(apply):
 
 def test_reduce_of_nothing(apply):
     empty = np.zeros((0, 2), np.float32)
-    assert apply("reduce_sum", empty, axes=(0,)).tolist() == [0, 0]
+    for dtype in (np.float16, np.float32, np.float64):
+        total = apply("reduce_sum", empty.astype(dtype), axes=(0,))
+        assert total.tolist() == [0, 0]
+        assert not np.signbit(total).any()  # as NumPy's, whereas the sum of -0.0 is -0.0
     assert apply("reduce_prod", empty, axes=(0, 1)) == 1
     assert apply("reduce_and", empty != 0, axes=(0,)).tolist() == [True, True]
     assert apply("reduce_or", empty != 0, axes=(0,)).tolist() == [False, False]
