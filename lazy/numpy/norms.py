@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +41,7 @@ def _as_float(x: ArrayLike) -> Tensor:
 
 def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm over the axes (None: all): sum(abs(x)**ord)**(1/ord); the largest or smallest absolute value for
-    infinity and its negative, the number of elements that aren't 0 for 0.
+    infinity (of nothing 0) and its negative, the number of elements that aren't 0 for 0.
 
     Integers give the default float, `keepdims` keeps reduced axes with extent 1. The derivative at zeros is 0.
 
@@ -52,7 +52,7 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     if ord == 2:
         return root_of_squares(sum(square_of_size(t), axis=axis, keepdims=keepdims))
     if ord == float("inf"):
-        return max(absolute(t), axis=axis, keepdims=keepdims)
+        return _largest(t)(absolute(t), axis=axis, keepdims=keepdims)
     if ord == float("-inf"):
         return min(absolute(t), axis=axis, keepdims=keepdims)
     if ord == 0:
@@ -62,6 +62,11 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     total = sum(power(_size(t, ord), ord), axis=axis, keepdims=keepdims)
     zero = equal(total, 0.0)
     return where(zero, power(0.0, 1.0 / ord), power(where(zero, 1.0, total), 1.0 / ord))
+
+
+def _largest(t: Tensor) -> Callable[..., Tensor]:
+    """The maximum of sizes: of nothing it is 0, as in NumPy."""
+    return max if 0 not in t._value.shape else partial(max, initial=0)
 
 
 def _size(t: Tensor, ord: float) -> Tensor:
@@ -88,7 +93,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
         raise ShapeError(explained("matrix_norm", "at least 2 dimensions", t._value.type, "use vector_norm"))
     if ord == "fro":
         return vector_norm(t, axis=(-2, -1), keepdims=keepdims)
-    largest = max if 0 not in t._value.shape else partial(max, initial=0)  # of nothing it is 0, as in NumPy
+    largest = _largest(t)
     if ord in (2, -2, "nuc"):
         combined = sum if ord == "nuc" else largest if ord == 2 else min
         result = combined(svdvals(t), axis=-1, keepdims=keepdims)

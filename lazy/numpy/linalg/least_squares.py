@@ -32,13 +32,14 @@ def pinv(
     Singular values of up to `rtol` (or `rcond`, a number for each matrix) times the largest count as 0; the default is
     max(m, n) times the distance between 1 and the next float, NumPy's for `rtol`. `hermitian` reads the lower triangle
     of symmetric matrices. Integers give the default float. Raises LinAlgError for less than two axes, for matrices that
-    aren't square where `hermitian`, and where a NaN is evaluated. The derivative (G. Golub and V. Pereyra, 1973) is
-    that for matrices of the same rank.
+    aren't square where `hermitian`, and where a NaN is evaluated, ValueError for both bounds. The derivative (G. Golub
+    and V. Pereyra, 1973) is that for matrices of the same rank.
 
     >>> lg.linalg.pinv(lg.asarray([[2.0, 0.0], [0.0, 0.0]]))
     Tensor([[0.5, 0. ],
             [0. , 0. ]], dtype=float64)
     """
+    _one_of("pinv", rcond=rcond, rtol=rtol)
     (a,) = float_values("pinv", x)
     (square if hermitian else matrices)("pinv", a)
     *batch, m, n = a.shape
@@ -48,6 +49,12 @@ def pinv(
         a = mx.hermitian_of_lower(a)
     a = refused(a, "nan", "pinv")
     return wrap(mx.pinv(a, _ratio("pinv", a, rtol if rcond is None else rcond)))
+
+
+def _one_of(op: str, **bounds: ArrayLike | None) -> None:
+    """Refuses two bounds for one thing: one would be left unread."""
+    if all(given is not None for given in bounds.values()):
+        raise ValueError(explained(op, "one of " + " and ".join(bounds), "both", "leave one out"))
 
 
 def _ratio(op: str, a: Value, given: ArrayLike | None) -> Value:
@@ -110,11 +117,12 @@ def matrix_rank(
 
     Those of up to `tol`, or `rtol` times the largest (max(m, n) times the distance between 1 and the next float),
     count as 0. `hermitian` reads the lower triangle of symmetric matrices. Of a number or vector it says whether an
-    element isn't 0. Raises LinAlgError for matrices that aren't square where `hermitian`.
+    element isn't 0. Raises LinAlgError for matrices that aren't square where `hermitian`, ValueError for both bounds.
 
     >>> lg.linalg.matrix_rank(lg.asarray([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, dtype=int64)
     """
+    _one_of("matrix_rank", tol=tol, rtol=rtol)
     (a,) = float_values("matrix_rank", x)
     if len(a.shape) < 2:
         return wrap(ops.cast(ops.reduce_or(ops.ne(a, 0), range(len(a.shape))), int64))

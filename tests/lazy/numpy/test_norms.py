@@ -45,3 +45,11 @@ def test_what_is_not_there() -> None:
     name = "nonsense"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         getattr(lg.linalg, name)
+
+
+def test_the_largest_of_nothing_is_zero(device: str) -> None:
+    for x, axis in ((np.zeros(0), None), (np.zeros((3, 0)), 1), (np.zeros((2, 0), np.complex64), (0, 1))):
+        check(lg.vector_norm(lg.asarray(x), ord=np.inf, axis=axis), np.linalg.vector_norm(x, ord=np.inf, axis=axis))
+    check(lg.linalg.norm(lg.zeros(0), np.inf), np.linalg.norm(np.zeros(0), np.inf))
+    with pytest.raises(lg.ShapeError, match="at least one element"):
+        lg.vector_norm(lg.zeros(0), ord=-np.inf)

@@ -133,3 +133,9 @@ def test_errors_are_of_numpys_kinds() -> None:
             call.inv(np.eye(2, dtype=np.float16))
     with pytest.raises(lg.linalg.LinAlgError, match=r"solve: expected square matrices(.|\n)*test_solving.py"):
         lg.linalg.solve(np.ones((2, 3)), np.ones(2))
+
+
+@pytest.mark.parametrize(("name", "bounds"), [("pinv", ("rcond", "rtol")), ("matrix_rank", ("tol", "rtol"))])
+def test_two_bounds_of_singular_values_are_not_both_taken(name: str, bounds: tuple[str, str]) -> None:
+    with pytest.raises(ValueError, match=f"one of {bounds[0]} and {bounds[1]}"):
+        getattr(lg.linalg, name)(lg.eye(2), **dict.fromkeys(bounds, 1e-3))
