@@ -172,7 +172,7 @@ ERRORS: Final = {
         lg.fliplr(lg.ones(2))
         lg.flipud(1.0)
         lg.rot90(lg.ones(2))
-        lg.sum(lg.ones(3), where=lg.ones((2, 3)))
+        lg.sum(lg.ones(3), where=lg.ones((2, 3), dtype=bool))
         lg.min(lg.ones(0))
         lg.argmin(lg.ones(0))
         lg.cumsum(lg.ones(2), axis=3)

@@ -19,13 +19,15 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, float32
-from loopgrad.lazy.numpy.complex_functions import square_of_size
+from loopgrad.lazy.numpy.complex_functions import real, square_of_size
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
     add,
     divide,
     exp,
+    less,
     log,
+    logical_or,
     maximum,
     minimum,
     multiply,
@@ -47,7 +49,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, joined_shape, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, as_first, as_mask, joined_shape, meet, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
@@ -68,11 +70,11 @@ def _reduced(op: str, value: Value, axis: Any, keepdims: bool) -> Value:
     return result
 
 
-def _kept(value: Value, where: ArrayLike | None, identity: Any) -> Value:
+def _kept(op: str, value: Value, where: ArrayLike | None, identity: Any) -> Value:
     """The value, with what `where` leaves out replaced by what changes nothing."""
     if where is None:
         return value
-    chosen = as_bool(where)._value
+    chosen = as_mask(op, where)._value
     shape = joined_shape("where", (value.shape, chosen.shape))
     if shape != value.shape:
         fix = "give `where` a shape that stretches to the array's"
@@ -90,17 +92,19 @@ def sum(
     Bools and integers are added up in 64 bits, floats in their own dtype, unless `dtype` is given (bool: whether any
     is true); 0 of no elements. `keepdims` keeps reduced axes with extent 1.
 
-    Raises ShapeError for a mask that doesn't stretch to x.
+    Raises ShapeError for a mask that doesn't stretch to x and for an `initial` with axes, DTypeError for a mask that
+    isn't of bools.
 
     >>> lg.sum(lg.asarray([[1, 2], [3, 4]]), axis=0)
     Tensor([4, 6], dtype=int64)
     """
     value = as_tensor(x)._value
-    wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 0)
+    wide = _kept("sum", cast_value(value, summed_dtype(value, dtype)), where, 0)
     truth = wide.dtype is bool_  # asked for as dtype: 1 + 1 is true
     result = wrap(_reduced("reduce_or" if truth else "reduce_sum", wide, axis, keepdims))
     if initial is not None:
-        result = add(result, as_bool(initial) if truth else initial)
+        first = as_first("sum", initial)
+        result = add(result, as_bool(first) if truth else first)
     return delivered("sum", result, out)
 
 
@@ -116,11 +120,12 @@ def prod(
     Tensor(24., dtype=float64)
     """
     value = as_tensor(x)._value
-    wide = _kept(cast_value(value, summed_dtype(value, dtype)), where, 1)
+    wide = _kept("prod", cast_value(value, summed_dtype(value, dtype)), where, 1)
     truth = wide.dtype is bool_
     result = wrap(_reduced("reduce_and" if truth else "reduce_prod", wide, axis, keepdims))
     if initial is not None:
-        result = multiply(result, as_bool(initial) if truth else initial)
+        first = as_first("prod", initial)
+        result = multiply(result, as_bool(first) if truth else first)
     return delivered("prod", result, out)
 
 
@@ -145,12 +150,12 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
         initial: ArrayLike | None = None, where: ArrayLike | None = None,
     ) -> Tensor:  # fmt: skip
         value = as_tensor(x)._value
-        if value.dtype is bool_ and initial is not None:
-            initial = as_bool(initial)
+        if initial is not None:
+            initial = as_bool(as_first(name, initial)) if value.dtype is bool_ else as_first(name, initial)
         if where is not None and initial is None:
             fix = "pass what to give where the mask leaves nothing"
             raise ValueError(explained(name, "`initial` beside `where`", "none", fix))
-        value = _kept(value, where, _limit(value.dtype, name))
+        value = _kept(name, value, where, _limit(value.dtype, name))
         if initial is not None and product_of(value.shape) == 0:  # there is nothing to compare `initial` with
             value = _nothing(value, axis, _limit(value.dtype, name))
         if value.dtype is bool_ and 0 in [value.shape[d] for d in normal_axes(name, axis, len(value.shape))]:
@@ -195,7 +200,7 @@ def all(
     >>> lg.all(lg.asarray([[1, 0], [1, 1]]), axis=1)
     Tensor([False,  True], dtype=bool)
     """
-    result = wrap(_reduced("reduce_and", _kept(as_bool(x)._value, where, True), axis, keepdims))
+    result = wrap(_reduced("reduce_and", _kept("all", as_bool(x)._value, where, True), axis, keepdims))
     return delivered("all", result, out)
 
 
@@ -207,7 +212,7 @@ def any(
     >>> lg.any(lg.asarray([[1, 0], [0, 0]]), axis=1)
     Tensor([ True, False], dtype=bool)
     """
-    result = wrap(_reduced("reduce_or", _kept(as_bool(x)._value, where, False), axis, keepdims))
+    result = wrap(_reduced("reduce_or", _kept("any", as_bool(x)._value, where, False), axis, keepdims))
     return delivered("any", result, out)
 
 
@@ -224,7 +229,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where:
     """How many elements are reduced into one."""
     if where is None:
         return float(product_of(shape[d] for d in axes))
-    return sum(broadcast_to(as_bool(where), shape), axis=axes, keepdims=keepdims)
+    return sum(broadcast_to(as_mask("mean", where), shape), axis=axes, keepdims=keepdims)
 
 
 def mean(
@@ -258,7 +263,8 @@ def var(
     """The variance over `axis`, of those elements where `where` holds.
 
     The sum of squares is divided by the count less `correction` (NumPy: `ddof`). `mean`, with the reduced axes kept, is
-    taken for theirs. Dtypes are those of `mean`; of complex numbers it is that of the distances, a float.
+    taken for theirs. Dtypes are those of `mean`; of complex numbers it is that of the distances, a float, unless
+    a complex `dtype` is asked for.
     Raises DTypeError for an integer `dtype`, ValueError for `correction` beside a `ddof` that isn't 0.
 
     >>> lg.var(lg.asarray([1.0, 2.0, 3.0])), lg.var(lg.asarray([1.0, 2.0, 3.0]), correction=1)
@@ -280,7 +286,8 @@ def var(
         divisor: Any = count - taken if count > taken else 0.0
     else:
         divisor = cast(maximum(subtract(count, taken), 0), squares._value.dtype)
-    return delivered("var", divide(squares, divisor), out)
+    spread = divide(squares, divisor)
+    return delivered("var", spread if dtype is None else cast(spread, work), out)
 
 
 _mean: Final = mean
@@ -313,31 +320,50 @@ def logsumexp(
     x: ArrayLike, /, axis: Any = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False, *,
     where: ArrayLike | None = None,
 ) -> Any:  # fmt: skip
-    """log(sum(b * exp(x))) over `axis` without overflow, of those elements where `where` holds; integers give the
-    default float.
+    """log(sum(b * exp(x))) over `axis` without overflow, of those elements where `where` holds; minus infinity of none.
+    Integers give the default float.
 
-    `b` (1 unless given) stretches to x's shape; where the sum is negative the logarithm is NaN, unless `return_sign`
-    asks for a tuple: the logarithm of the sum's size, and its sign.
+    x, `b` (1 unless given) and `where` broadcast together. Where the sum is negative the logarithm is NaN, unless
+    `return_sign` asks for a tuple: the logarithm of the sum's size, which is real, and its sign, a complex number of
+    size 1 for complex x.
 
     >>> lg.logsumexp(lg.asarray([1000.0, 1000.0]))
     Tensor(1000.69314718, dtype=float64)
     """
-    value = as_tensor(x)._value
-    t = cast(wrap(value), float_dtype(value.dtype))
-    factor = None if b is None else broadcast_to(cast(as_tensor(b), t._value.dtype), t._value.shape)
-    if where is not None:
-        t = _choose(broadcast_to(as_bool(where), t._value.shape), t, -math.inf)
-    largest = t if factor is None else _choose(not_equal(factor, 0), t, -math.inf)
-    top = wrap(emit("stop_gradient", (max(largest, axis=axis, keepdims=True)._value,))[0])
+    t, factor = _terms_of_logsumexp(x, b, where)
+    largest = _real(t) if factor is None else _choose(not_equal(factor, 0), _real(t), -math.inf)
+    axes = normal_axes("logsumexp", axis, len(t._value.shape))
+    found = max(largest, axis=axes, keepdims=True, initial=None if product_of(t._value.shape) else -math.inf)
+    top = wrap(emit("stop_gradient", (found._value,))[0])
     top = _choose(isinf(top), 0.0, top)
+    gap = subtract(t, top)
     if factor is not None:  # what counts 0 times may be larger by far: it must not overflow
-        t = minimum(t, add(top, math.log(finfo(t._value.dtype).max) / 2))
-    terms = exp(subtract(t, top))
-    total = sum(terms if factor is None else multiply(factor, terms), axis=axis, keepdims=True)
-    shape = top._value.shape if keepdims else max(t, axis=axis)._value.shape
+        fits = less(_real(gap), math.log(finfo(found._value.dtype).max) / 2)
+        gap = _choose(logical_or(fits, not_equal(factor, 0)), gap, 0.0)
+    terms = exp(gap)
+    total = sum(terms if factor is None else multiply(factor, terms), axis=axes, keepdims=True)
+    shape = tuple([n for d, n in enumerate(t._value.shape) if d not in axes]) if not keepdims else top._value.shape
     if not return_sign:
         return reshape(add(log(total), top), shape)
     return reshape(add(log(absolute(total)), top), shape), reshape(sign(total), shape)
+
+
+def _terms_of_logsumexp(x: ArrayLike, b: ArrayLike | None, where: ArrayLike | None) -> tuple[Tensor, Tensor | None]:
+    """x and the factors as floats of one dtype and shape; minus infinity where the mask doesn't hold."""
+    given = (x,) if b is None else (x, b)
+    values, _ = meet("logsumexp", given, floating=True)
+    t, *factors = map(wrap, values)
+    if where is not None:
+        mask = as_mask("logsumexp", where)
+        shape = joined_shape("logsumexp", (t._value.shape, mask._value.shape))
+        t, *factors = [broadcast_to(v, shape) for v in (t, *factors)]
+        t = _choose(broadcast_to(mask, shape), t, -math.inf)
+    return t, factors[0] if factors else None
+
+
+def _real(t: Tensor) -> Tensor:
+    """What decides how large exp(t) is."""
+    return real(t) if t._value.dtype.kind == "c" else t
 
 
 _choose: Final = where

@@ -29,7 +29,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, concat, moveaxis, ravel, 
 from loopgrad.lazy.numpy.special_values import where as chosen
 from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, requested_dtype
-from loopgrad.lazy.tensor.operands import as_bool, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, as_first, as_mask, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import UfuncFunction, assign, delivered
 from loopgrad.lazy.tensor.promotion import sum_dtype
 from loopgrad.lazy.tensor.storage import is_number
@@ -106,6 +106,7 @@ def reduce(
     if (where is not True or 0 in [t.shape[a] for a in axes]) and initial is None and f.identity is None:
         fix = "pass initial=, the element to begin with"
         raise ValueError(explained(op, "initial= for a mask or no elements", "none", fix))
+    initial = None if initial is None else as_first(op, initial)
     if own is None:
         result = _folded(f, t, axes, initial, where)
         kept = [1 if d in axes else n for d, n in enumerate(t.shape)]
@@ -119,7 +120,7 @@ def reduce(
 
 def _folded(f: UfuncFunction, t: Tensor, axes: tuple[int, ...], initial: Any, where: Any) -> Tensor:
     """From the first element on, or from `initial` or what changes nothing, where that is needed."""
-    mask = None if where is True else _rows(broadcast_to(as_bool(where), t.shape), axes)
+    mask = None if where is True else _rows(broadcast_to(as_mask(f.__name__, where), t.shape), axes)
     rows = _rows(t, axes)
     if initial is None and f.identity is not None and (rows.dtype.kind == "f" or mask is not None or not rows.shape[0]):
         initial = cast(as_tensor(f.identity), rows.dtype)  # NumPy's first element: hypot of one is its absolute value

@@ -19,7 +19,7 @@ from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import along_axis, take
 from loopgrad.lazy.numpy.views_and_assignment import set_item
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
-from loopgrad.lazy.tensor.operands import as_bool
+from loopgrad.lazy.tensor.operands import as_bool, as_mask
 from loopgrad.lazy.tensor.outputs import assign
 from loopgrad.lazy.tensor.storage import written_to
 
@@ -55,7 +55,7 @@ def copyto(dst: Tensor, src: ArrayLike, casting: str = "same_kind", where: Array
         new = cast(new, t._value.dtype)
     new = broadcast_to(new, t._value.shape)
     if where is not True:
-        new = _chosen(broadcast_to(as_bool(where), t._value.shape), new, t)
+        new = _chosen(broadcast_to(as_mask("copyto", where), t._value.shape), new, t)
     assign("copyto", t, new)
 
 

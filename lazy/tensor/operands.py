@@ -161,6 +161,25 @@ def as_bool(x: ArrayLike) -> Tensor:
     return t if t._value.dtype is bool_ else cast(t, bool_)
 
 
+def as_mask(op: str, where: ArrayLike) -> Tensor:
+    """`where=` of a function: bools. Others raise DTypeError, as in NumPy: a mask of weights is a mistake."""
+    t = as_tensor(where)
+    if t._value.dtype is not bool_:
+        raise DTypeError(explained(op, "bools as `where`", t._value.type, "compare, as in `where=w > 0`"))
+    return t
+
+
+def as_first(op: str, initial: ArrayLike) -> ArrayLike:
+    """`initial=` of a reduction: one number for all results. Arrays raise ShapeError, as in NumPy."""
+    if is_scalar(initial):
+        return initial
+    t = as_tensor(initial)
+    if t._value.shape:
+        fix = "combine the result with it: lg.add(lg.sum(x), initial)"
+        raise ShapeError(explained(op, "a number as `initial`", t._value.type, fix))
+    return t
+
+
 def vector_operand(op: str, x: ArrayLike) -> Tensor:
     """`x` as a vector that isn't empty; raises ShapeError for anything else."""
     t = as_tensor(x)

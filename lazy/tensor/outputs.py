@@ -26,7 +26,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, joined_shape
+from loopgrad.lazy.tensor.operands import as_mask, joined_shape
 from loopgrad.lazy.tensor.promotion import allow_cast, can_cast, check_casting
 from loopgrad.lazy.tensor.storage import write, written_to
 
@@ -211,7 +211,7 @@ def _stretched(result: Tensor, target: Tensor) -> Tensor:
 
 def _chosen(op: str, result: Tensor, where: Any, out: Tensor | None) -> Tensor:
     """The result where the mask holds, else what is in `out`, or 0."""
-    mask, value = as_bool(where)._value, result._value
+    mask, value = as_mask(op, where)._value, result._value
     rest = constant(0, TensorType((), value.dtype)) if out is None else cast_value(out._value, value.dtype)
     shape = joined_shape(op, (mask.shape, value.shape, rest.shape))
     return wrap(emit("select", [broadcast_value(v, shape) for v in (mask, value, rest)])[0], result._weak)

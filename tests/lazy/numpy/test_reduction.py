@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import special
 
 import loopgrad as lg
 from tests.lazy.oracle import both, check
@@ -136,3 +137,61 @@ def test_running_totals_of_bools_from_a_first_element():
     x = np.array([[False, True, False], [True, True, False]])
     for name in ("cumulative_sum", "cumulative_prod"):
         both(name, x, axis=1, dtype=bool, include_initial=True)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "nansum", "nanmax"])
+def test_the_first_element_of_a_reduction_is_a_number(name):
+    """As in NumPy: an array took part in the result's shape."""
+    for first in ([7.0], np.array([0.0, 1.0])):
+        with pytest.raises(lg.ShapeError, match="a number as `initial`"):
+            getattr(lg, name)(lg.asarray([1.0, 2.0]), initial=first)
+    check(getattr(lg, name)(lg.asarray([[1.0, 2.0]]), axis=0, initial=np.array(7.0)), getattr(np, name)(
+        np.array([[1.0, 2.0]]), axis=0, initial=7.0
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "any", "add", "copyto", "logsumexp"])
+def test_a_mask_is_of_bools(name):
+    x, mask = lg.asarray([1.0, 2.0]), lg.asarray([0, 1])
+    arguments = (x, x) if name in ("add", "copyto") else (x,)
+    with pytest.raises(lg.DTypeError, match="bools as `where`"):
+        getattr(lg, name)(*arguments, where=mask)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_are_as_complex_as_they_are_asked_for(device, name, dtype):
+    for x in (np.arange(6, dtype=np.uint16).reshape(2, 3), CUBE + 1j):
+        both(name, x, axis=1, dtype=dtype, rtol=1e-5 if dtype == "complex64" else None)
+
+
+WEIGHTS = np.array([[0.5, -2.0, 0.0, 1.0]])
+SPIRAL = np.array([[0.3 + 1.0j, -0.2 + 9.0j, 1.0 - 2.0j, 0.1j], [700.0 + 1j, 700.5 - 2j, -3.0 + 0j, 2.0 + 3j]])
+
+
+@pytest.mark.parametrize("sign", [False, True])
+@pytest.mark.parametrize(
+    ("x", "options"),
+    [
+        (CUBE[0, 0], {"b": CUBE, "axis": (0, 2)}), (CUBE, {"b": np.float32([2.0]), "axis": 1}), (SPIRAL, {"axis": 1}),
+        (SPIRAL, {"b": WEIGHTS, "axis": (1,), "keepdims": True}), (SPIRAL.astype("complex64"), {"axis": 0}),
+        (np.zeros((0, 3)), {"axis": 0}), (np.array([np.inf, 1.0]), {"b": np.array([1.0, 2.0])}),
+        (np.array([np.nan, 1.0]), {"b": np.array([0.0, 2.0])}), (np.array([1e4, 1.0]), {"b": np.array([0.0, 2.0])}),
+        (np.array([-np.inf, -np.inf]), {}),
+    ],
+)  # fmt: skip
+def test_logsumexp_as_scipy(device, x, options, sign):
+    if sign and not x.size:
+        pytest.skip("SciPy's sign of 0 is -1 there")
+    with np.errstate(all="ignore"):
+        expected = special.logsumexp(x, return_sign=sign, **options)
+    got = lg.logsumexp(lg.asarray(x), return_sign=sign, **options)
+    for a, b in zip(got if sign else [got], expected if sign else [expected], strict=True):
+        check(a, b, 1e-5 if x.dtype == "complex64" else 1e-11)
+
+
+def test_derivatives_of_logsumexp_of_complex_numbers_and_with_more_weights():
+    z = lg.asarray(SPIRAL[:1, :3])
+    lg.testing.check_grads(lambda z: lg.logsumexp(z, axis=1), (z,), order=2)
+    lg.testing.check_grads(lambda z: lg.logsumexp(z, axis=1, return_sign=True), (z,), order=2)
+    lg.testing.check_grads(lambda x, b: lg.logsumexp(x, axis=0, b=b), (lg.asarray([0.3, 1.0]), lg.ones((3, 2))), order=2)
