@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
+from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.primitives.convolution import spread_extent
@@ -40,12 +41,13 @@ def conv(
     `stride` is the distance of places, `dilation` that of a window's elements, `input_dilation` that of x's elements,
     between which lie zeros (with it a convolution is the transpose of one with that stride): a number, or one for each
     dim. `padding` says how many zeros lie around x: a number, one for each dim, a pair (before, behind) for each dim,
-    "valid" for none, or "same" for as many as give ceil(extent / stride) places. Differentiable by both. As
+    "valid" for none, or "same" for as many as give ceil(extent / stride) places; below 0 it says how many elements (or
+    zeros between them) are taken away. Differentiable by both. As
     `jax.lax.conv_general_dilated` and `torch.nn.functional.conv1d` to `conv3d`.
 
     Where the results of a group are many, it is a product of matrices, which stores the windows; else every result
-    reads its window. Raises ShapeError for shapes that don't fit, ValueError for distances below 1, a negative padding
-    or another word, DTypeError for bool.
+    reads its window. Raises ShapeError for shapes that don't fit and a padding that takes all elements away, ValueError
+    for distances below 1 or another word, DTypeError for bool.
 
     >>> lg.conv(lg.asarray([[[1.0, 2.0, 4.0, 8.0]]]), lg.asarray([[[1.0, 10.0]]]))
     Tensor([[[21., 42., 84.]]], dtype=float64)
@@ -66,7 +68,7 @@ def conv(
         raise ValueError(explained("conv", "at least one group", str(groups), "pass groups=1"))
     reach = [spread_extent(k, d) for k, d in zip(b._value.shape[2:], distances, strict=True)]
     extents = [spread_extent(n, s) for n, s in zip(a._value.shape[2:], spread, strict=True)]
-    low, high = _borders(padding, extents, reach, strides)
+    a, low, high = _cropped(a, *_borders(padding, extents, reach, strides), spread)
     attrs = {
         "strides": strides, "low": low, "high": high, "spread": spread, "dilation": distances, "groups": groups,
         "absent": False,
@@ -99,10 +101,31 @@ def _borders(
         pairs = [(padding, padding)] * dims
     elif not isinstance(padding, str):
         pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in padding]
-    if len(pairs) != dims or any(n < 0 for pair in pairs for n in pair):
-        expected = f"a padding of at least 0, {dims} of them or of pairs of them, 'same' or 'valid'"
+    if len(pairs) != dims:
+        expected = f"a number as padding, {dims} of them or of pairs of them, 'same' or 'valid'"
         raise ValueError(explained("conv", expected, repr(padding), "pass one of these"))
     return tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])
+
+
+def _cropped(
+    x: Tensor, low: Sequence[int], high: Sequence[int], spread: Sequence[int]
+) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """x without the elements that a padding below 0 takes away, and what is left of the padding: the zeros that lay
+    between the last element taken and the first one left."""
+    extents = x._value.shape[2:]
+    first, last = ([max(-(p // s), 0) for p, s in zip(around, spread, strict=True)] for around in (low, high))
+    if not any(first) and not any(last):
+        return x, tuple(low), tuple(high)
+    if any(a + b >= n for a, b, n in zip(first, last, extents, strict=True)):
+        got = f"{tuple(zip(low, high, strict=True))} around {extents}"
+        raise ShapeError(explained("conv", "a padding that leaves an element", got, "crop less"))
+    stop = [n - b for n, b in zip(extents, last, strict=True)]
+    rest = ops.slice(x._value, (0, 0, *first), (*x._value.shape[:2], *stop))
+    before, behind = (
+        tuple([p + k * s for p, k, s in zip(around, taken, spread, strict=True)])
+        for around, taken in ((low, first), (high, last))
+    )
+    return wrap(rest, x._weak), before, behind
 
 
 def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:

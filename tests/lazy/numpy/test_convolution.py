@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -170,7 +171,7 @@ def test_in_a_loop_that_is_differentiated(device: str) -> None:
         ((1, 1, 4), (1, 1, 3), {"groups": 0}, ValueError, "at least one group"),
         ((1, 1, 4), (1, 1, 3), {"stride": 0}, ValueError, "stride of at least 1"),
         ((1, 1, 4), (1, 1, 3), {"dilation": (1, 2)}, ValueError, "dilation of at least 1"),
-        ((1, 1, 4), (1, 1, 3), {"padding": -1}, ValueError, "at least 0"),
+        ((1, 1, 4), (1, 1, 1), {"padding": -2}, lg.ShapeError, "leaves an element"),
         ((1, 1, 4), (1, 1, 3), {"padding": "full"}, ValueError, "'same' or 'valid'"),
     ],
 )
@@ -187,3 +188,22 @@ def test_refuses_bools() -> None:
 def test_beyond_the_ends_of_a_vector_there_is_nothing(device: str) -> None:
     x, kernel = np.array([1.0, 2.0, 3.0]), np.array([np.inf, 1.0])
     np.testing.assert_array_equal(lg.convolve(x, kernel), np.convolve(x, kernel))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("around", [((-1, 0), (0, -2)), ((-2, 1), (-1, -1)), ((-3, -1), (2, -4))])
+@pytest.mark.parametrize("spread", [(1, 1), (2, 1), (3, 2)])
+def test_padding_below_zero_takes_elements_and_zeros_between_them_away(device, spread, around, stride):
+    rng = np.random.default_rng(4)
+    x, kernel = rng.standard_normal((2, 2, 6, 8)), rng.standard_normal((3, 2, 1, 2))
+    dense = np.zeros((2, 2, 5 * spread[0] + 1, 7 * spread[1] + 1))
+    dense[:, :, :: spread[0], :: spread[1]] = x
+    dense = np.pad(dense, ((0, 0), (0, 0), *[tuple(max(p, 0) for p in pair) for pair in around]))
+    (top, bottom), (left, right) = [[max(-p, 0) for p in pair] for pair in around]
+    dense = dense[:, :, top : dense.shape[2] - bottom, left : dense.shape[3] - right]
+    convolved = partial(lg.conv, stride=stride, padding=around, input_dilation=spread)
+    got = convolved(lg.asarray(x), lg.asarray(kernel))
+    expected = lg.conv(lg.asarray(dense), lg.asarray(kernel), stride=stride)
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+    if device == "cpu" and stride == 2 and spread == (2, 1):
+        lg.testing.check_grads(convolved, (x, kernel), order=2)

@@ -194,4 +194,5 @@ def test_derivatives_of_logsumexp_of_complex_numbers_and_with_more_weights():
     z = lg.asarray(SPIRAL[:1, :3])
     lg.testing.check_grads(lambda z: lg.logsumexp(z, axis=1), (z,), order=2)
     lg.testing.check_grads(lambda z: lg.logsumexp(z, axis=1, return_sign=True), (z,), order=2)
-    lg.testing.check_grads(lambda x, b: lg.logsumexp(x, axis=0, b=b), (lg.asarray([0.3, 1.0]), lg.ones((3, 2))), order=2)
+    weighted = lambda x, b: lg.logsumexp(x, axis=0, b=b)  # noqa: E731
+    lg.testing.check_grads(weighted, (lg.asarray([0.3, 1.0]), lg.ones((3, 2))), order=2)
