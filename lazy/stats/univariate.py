@@ -98,14 +98,19 @@ class Univariate:
 
     def _call(self, method: str, function: Formula, args: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
         """`function` of the first argument, loc, scale and the shape parameters, in one float dtype and shape."""
-        op, names = f"stats.{self.name}.{method}", (*self.shapes, *self._defaults)
-        placed = dict(zip(names, args[1:], strict=False))
+        op, names = f"stats.{self.name}.{method}", (self._first(method), *self.shapes, *self._defaults)
+        placed = dict(zip(names, args, strict=False))
         given = {**self._defaults, **placed, **named}
-        if not 0 < len(args) <= len(names) + 1 or set(given) != set(names) or placed.keys() & named:
-            expected = ", ".join(["x", *self.shapes, *[f"{n}={d:g}" for n, d in self._defaults.items()]])
+        if len(args) > len(names) or set(given) != set(names) or placed.keys() & named:
+            expected = ", ".join([names[0], *self.shapes, *[f"{n}={d:g}" for n, d in self._defaults.items()]])
             got = ", ".join([f"{len(args)} by position", *named])
             raise TypeError(explained(op, expected, got, "pass each of these once"))
-        return of_floats(op, function, args[0], given["loc"], given.get("scale", 1.0), *[given[n] for n in self.shapes])
+        shapes = [given[n] for n in self.shapes]
+        return of_floats(op, function, given[names[0]], given["loc"], given.get("scale", 1.0), *shapes)
+
+    def _first(self, method: str) -> str:
+        """SciPy's name of the first argument."""
+        return "q" if method in ("ppf", "isf") else "x"
 
     def _within(
         self, method: str, formula: Formula | None, low: float, high: float, args: tuple[Any, ...], named: Any
@@ -222,6 +227,9 @@ class Discrete(Univariate):
     @property
     def _defaults(self) -> dict[str, float]:
         return {"loc": 0.0}
+
+    def _first(self, method: str) -> str:
+        return "k"
 
     def _standard(self, x: Tensor, loc: Tensor, scale: Tensor) -> Tensor:
         return floor(x - loc)

@@ -166,6 +166,17 @@ def test_vectors() -> None:
             call()
 
 
+def test_the_first_argument_has_the_name_of_scipy() -> None:
+    assert lg.stats.norm.cdf(x=1.0, loc=0.5) == lg.stats.norm.cdf(1.0, 0.5)
+    assert lg.stats.expon.ppf(q=0.3) == lg.stats.expon.ppf(0.3)
+    for method in ("pmf", "logpmf", "cdf", "sf"):
+        named = {"k": 4, "n": 9, "p": 0.3}
+        got = getattr(lg.stats.binom, method)(**named).item()
+        np.testing.assert_allclose(got, getattr(stats.binom, method)(**named), rtol=1e-12)
+    with pytest.raises(TypeError, match="expected k, mu, loc=0, got 0 by position, x, mu"):
+        lg.stats.poisson.pmf(x=1, mu=2.0)
+
+
 def test_arguments() -> None:
     a, named = lg.stats.gamma.pdf(2.0, 1.5, 0.5, 3.0), lg.stats.gamma.pdf(2.0, scale=3.0, a=1.5, loc=0.5)
     assert a.item() == named.item()
@@ -173,7 +184,7 @@ def test_arguments() -> None:
         lambda: lg.stats.gamma.pdf(2.0), lambda: lg.stats.norm.pdf(), lambda: lg.stats.norm.cdf(0.0, 0.0, 1.0, 2.0),
         lambda: lg.stats.poisson.pmf(1, 2.0, scale=1.0), lambda: lg.stats.gamma.pdf(0.5, 1.0, a=2.0),
     ):  # fmt: skip
-        with pytest.raises(TypeError, match=r"stats\.\w+\.\w+: expected x"):
+        with pytest.raises(TypeError, match=r"stats\.\w+\.\w+: expected [xk]"):
             call()
     with pytest.raises(AttributeError, match=r"stats\.gamma has no 'ppf'; instead: lg\.while_loop"):
         lg.stats.gamma.ppf(0.5, 1.0)
