@@ -55,6 +55,11 @@ class DType:
         """The class of NumPy's scalars of this dtype: libraries that ask NumPy's dtypes for it ask these."""
         return self.np.type
 
+    @property
+    def char(self) -> str:
+        """NumPy's letter for this dtype, as `type` for libraries that ask for it."""
+        return self.np.char
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType) or other is None:
             return self is other

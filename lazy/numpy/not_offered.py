@@ -285,6 +285,7 @@ TREE_ABSENT: Final[dict[str, str]] = {
 TENSOR_ABSENT: Final[dict[str, str]] = {
     **dict.fromkeys(("itemset", "setflags", "setfield"), _IN_PLACE),
     "resize": "lg.resize(x, shape), a new tensor",
+    "strides": "views share no memory that strides could reach: np.asarray(x).strides, of the array",
     "data": "np.asarray(x)",
     "base": "views are what they are in NumPy (docs/numpy.md): x.copy() shares with nobody",
     "flags": "tensors can be written to, but for results of broadcast_to and diagonal",

@@ -7,6 +7,7 @@ tensor holds besides (None, texts, dates, objects): that is NumPy's matter. `our
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from inspect import signature
@@ -25,22 +26,43 @@ _OF_DTYPES: Final = frozenset({"result_type", "can_cast"})
 
 
 def call_ufunc(ours: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """`ufunc(*inputs)` as loopgrad's function of that name, with its options."""
+    """`ufunc(*inputs)` as loopgrad's function of that name, with its options, else on the elements."""
     if method != "__call__":
         return _method(ours, ufunc, method, inputs, options)
+    function = _namesake(ours, ufunc)
+    if function is None:
+        return _on_elements(ufunc, ufunc.__name__, inputs, options)
     out = options.pop("out", None)
     if out is not None and len(out) == 1 and out[0] is inputs[0] and isinstance(inputs[0], np.ndarray) and not options:
         out = None  # `array += tensor` makes the name a tensor, as for every number
-    function = _offered(ours, ufunc.__name__)
-    if function is None:
-        fix = "docs/numpy.md lists what there is; np.asarray(x) gives the elements"
-        raise DTypeError(explained(f"np.{ufunc.__name__}", "a function that loopgrad has", "another one", fix))
     if out is not None:
         options["out"] = out
     ours_too = _in_our_terms(f"np.{ufunc.__name__}", function, options)
     with suppress(NoNumbersError):
         return function(*inputs, **ours_too)
-    return ufunc(*_with(lambda t: to_numpy(t, f"np.{ufunc.__name__}"), inputs), **options)
+    return _on_elements(ufunc, ufunc.__name__, inputs, options)
+
+
+def _namesake(ours: Any, ufunc: Any) -> Any:
+    """Loopgrad's function of a ufunc's name, where it is NumPy's or one of SciPy's special functions; None where there
+    is none. Of loopgrad's own functions, whose methods come this way, too, the function."""
+    if not isinstance(ufunc, np.ufunc):
+        return ufunc
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return _offered(ours, name)
+    if getattr(sys.modules.get("scipy.special"), name, None) is ufunc:
+        return _offered(ours.special, name) or _offered(ours, name)
+    return None
+
+
+def _on_elements(function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
+    """What another library's function gives for the elements of the tensors among its arguments."""
+
+    def elements(t: TensorCore) -> Any:
+        return to_numpy(t, name)
+
+    return function(*_with(elements, args), **_with(elements, kwargs))
 
 
 def _in_our_terms(name: str, function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -58,8 +80,9 @@ def _in_our_terms(name: str, function: Callable[..., Any], options: dict[str, An
 
 def _method(ours: Any, ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """`np.add.reduce(x)` and `lg.add.reduce(x)`, and their like."""
-    function = _offered(ours, ufunc.__name__)
-    name = f"{ufunc.__name__}.{method}"
+    function, name = _namesake(ours, ufunc), f"{ufunc.__name__}.{method}"
+    if function is None:
+        return _on_elements(getattr(ufunc, method), name, inputs, options)
     if not hasattr(function, "nin"):
         fix = "use loopgrad's functions, or np.asarray(x)"
         raise DTypeError(explained(name, "a function of elements with one result", "another one", fix))
@@ -80,8 +103,9 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
         given, named = _by_position(function, found, args, kwargs) if kwargs else (args, kwargs)
         with suppress(NoNumbersError):
             return found(*given, **named)
-    take = _dtypes if name in _OF_DTYPES else lambda t: to_numpy(t, f"{function.__module__}.{name}")
-    return function(*_with(take, args), **_with(take, kwargs))
+    if name in _OF_DTYPES:
+        return function(*_with(_dtypes, args), **_with(_dtypes, kwargs))
+    return _on_elements(function, f"{function.__module__}.{name}", args, kwargs)
 
 
 def _by_position(function: Any, found: Any, args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:

@@ -12,8 +12,6 @@ and `lazy/tensor/`, say in annotations that they give tensors. When loaded they 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
-from operator import mul
 from typing import Any, Final
 
 import numpy as np
@@ -104,12 +102,6 @@ class Tensor(Operators):
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self._type.dtype.itemsize
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """The bytes from one element along each axis to the next, of the array that `np.asarray` gives."""
-        extents = (self.itemsize * bool(self.size), *reversed(self.shape[1:])) if self.shape else ()
-        return tuple(accumulate(extents, mul))[::-1]
 
     @property
     def device(self) -> str:

@@ -122,6 +122,7 @@ xp.average(x, axis=0)
 
 # what differs, and is documented: docs/numpy.md
 DIFFERENT: Final = {
+    "x.strides": "refused by name",
     "x.data.shape": "refused by name",
     "x.flags.c_contiguous": "refused by name",
     "x.base is None": "refused by name",

@@ -70,12 +70,8 @@ def test_array_api_extra_and_compat() -> None:
     assert (compat.is_array_api_obj(x), compat.device(x), compat.size(x)) == (True, "cpu", 24)
 
 
-def test_dtypes_and_strides_as_xarray_and_matplotlib_ask_for_them() -> None:
-    """`np.issubdtype(x.dtype.type, ...)`, and windows made of strides."""
-    x = lg.asarray(X)
-    assert np.issubdtype(x.dtype.type, np.floating)
-    rows = np.lib.stride_tricks.as_strided(np.asarray(x), (2, 3, 2, 3), (*x.strides, x.strides[-1]))
-    np.testing.assert_array_equal(rows, np.lib.stride_tricks.sliding_window_view(X, 3, axis=-1))
+def test_dtypes_as_xarray_asks_for_them() -> None:
+    assert np.issubdtype(lg.asarray(X).dtype.type, np.floating)
 
 
 def test_matplotlib() -> None:
@@ -83,9 +79,6 @@ def test_matplotlib() -> None:
     from matplotlib import pyplot
 
     x, y = lg.arange(4), lg.asarray([1.0, 4.0, 2.0, 3.0])
-    figure, axes = pyplot.subplots(subplot_kw={"projection": "3d"})
-    axes.plot_surface(*lg.meshgrid(lg.arange(4.0), lg.arange(3.0)), lg.asarray(X[0]))
-    pyplot.close(figure)
     figure, axes = pyplot.subplots()
     for bars in (axes.bar(x, y), axes.bar(x, y, width=y / 10, bottom=y), axes.barh(x, y)):
         assert len(bars) == 4
