@@ -1,0 +1,199 @@
+"""One program's values and derivatives in several ways, against NumPy's run.
+
+Derivatives are those of NumPy's run at complex numbers (complex steps: Squire and Trapp, 1998), exact to rounding;
+second ones are differences of those.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import loopgrad as lg
+
+from .drawing import Mutations, State, floats_of, statements
+from .running import LoopgradRunning, NumPyRunning
+
+REAL = ("a", "b", "c", "m", "s")
+TINY, STEP = 1e-40, 1e-4
+Pairs = Iterator[tuple[str, Any, Any, float]]  # what, found, expected, tolerance
+
+
+class Unsuitable(Exception):
+    """Numbers too large, or a decision too close, for a comparison."""
+
+
+def inputs(program: Mutations, seed: int) -> State:
+    random, n = np.random.default_rng([seed, 11]), program.size
+    found: State = {name: random.uniform(-1, 1, n) for name in "abc"}
+    found["m"], found["s"] = random.uniform(-1, 1, (n, n)), np.asarray(random.uniform(-1, 1))
+    found["k"] = random.integers(0, 100, n).astype(program.dtypes[0])
+    found["j"] = np.asarray(random.integers(0, 100)).astype(program.dtypes[1])
+    return {**found, "p": random.integers(0, 2, n).astype(bool)}
+
+
+def loss_of(xp: Any, s: State) -> Any:
+    weights = 1.0 + 0.3 * xp.arange(s["a"].shape[0], dtype="float64")
+    found = xp.sum(weights * xp.sin(s["a"])) + xp.sum(s["b"] * s["b"] * weights) + 0.7 * xp.sin(s["s"])
+    return found + xp.sum(xp.sin(s["m"] * weights)) - xp.sum(xp.where(s["p"], s["c"], 0.3 * s["a"]))
+
+
+class Check:
+    """A program at two points."""
+
+    def __init__(self, program: Mutations) -> None:
+        self.program = program
+        self.point, self.other = (inputs(program, seed) for seed in (program.seed, program.seed + 10_000))
+        self.directions = [floats_of(inputs(program, program.seed + seed)) for seed in (20_000, 30_000)]
+
+    # ---- outside
+
+    def plain(self, s: State) -> tuple[State, list[Any]]:
+        running = NumPyRunning(self.program)
+        start = {n: np.array(x, complex if n in REAL else None) for n, x in s.items()}
+        with np.errstate(all="ignore"):
+            found = running.run(self.program.block, start)
+        if running.closest < 1e-3:
+            raise Unsuitable("a decision is close")
+        return found, running.decisions
+
+    def stepped(self, s: State, by: float = 0.0) -> tuple[State, float, np.ndarray]:
+        """What the program gives near a point, its loss, and the slope in the first direction."""
+        one, two = self.directions
+        there = {**s, **{n: s[n] + by * two[n] + 1j * TINY * one[n] for n in REAL}}
+        found, decisions = self.plain(there)
+        if by and decisions != self.plain(s)[1]:
+            raise Unsuitable("a decision changes")
+        loss = loss_of(np, found)
+        if not abs(loss) < 1e4 or not abs(loss.imag) < 1e4 * TINY:
+            raise Unsuitable("large")
+        return {n: np.real(x) for n, x in found.items()}, float(loss.real), loss.imag / TINY
+
+    @cached_property
+    def expected(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"point": self.stepped(self.point), "other": self.stepped(self.other)}
+        slopes = [self.stepped(self.point, by)[2] for by in (STEP, -STEP, 2 * STEP, -2 * STEP)]
+        found["bend"] = (8 * (slopes[0] - slopes[1]) - (slopes[2] - slopes[3])) / (12 * STEP)
+        return found
+
+    # ---- loopgrad
+
+    def loss(self, real: State, rest: State) -> Any:
+        return loss_of(lg, LoopgradRunning(self.program).run(self.program.block, {**copied(real), **copied(rest)}))
+
+    def tensors(self, s: State) -> tuple[State, State]:
+        return {n: lg.asarray(s[n]) for n in REAL}, {n: lg.asarray(s[n]) for n in ("k", "j", "p")}
+
+    def ways(self) -> dict[str, Callable[[], Pairs]]:
+        found = [self.values, self.gradient, self.compiled, self.replayed, self.batched, self.exported, self.twice]
+        names = {s[0] for s in statements(self.program.block)}
+        if "rule" not in names:
+            found += [self.pushed, self.pushed_twice]
+        if not names & {"compiled", "exported"}:  # called from outside, they leave no history
+            found += [self.afterwards]
+        return {way.__name__: way for way in found}
+
+    def values(self) -> Pairs:
+        """Twice, the second time from what the first has left of its arguments: nothing may have changed there."""
+        tensors = {n: lg.asarray(x) for n, x in self.point.items()}
+        run = lg.compile(lambda s: LoopgradRunning(self.program).run(self.program.block, copied(s)))
+        for function in (lambda s: LoopgradRunning(self.program).run(self.program.block, copied(s)), run):
+            state = function(tensors)
+            for name, x in self.expected["point"][0].items():
+                yield name, state[name], x, 1e-10
+                assert np.asarray(state[name]).dtype == self.point[name].dtype, (name, state[name].dtype)
+
+    def compared(self, name: str, value: Any, slopes: State) -> Pairs:
+        _, expected, slope = self.expected[name]
+        yield "value", value, expected, 1e-10
+        yield "slope", along(slopes, self.directions[0]), slope, 1e-9
+
+    def gradient(self) -> Pairs:
+        yield from self.compared("point", *lg.value_and_grad(self.loss)(*self.tensors(self.point)))
+
+    def compiled(self) -> Pairs:
+        with lg.options(direct=False):
+            step = lg.compile(lg.value_and_grad(self.loss))
+            for name, s in (("point", self.point), ("other", self.other), ("point", self.point)):
+                yield from self.compared(name, *step(*self.tensors(s)))
+
+    def replayed(self) -> Pairs:
+        replay = lg.compile(lg.value_and_grad(self.loss)).capture(*self.tensors(self.point))
+        results = [(name, replay.replay(*self.tensors(getattr(self, name)))) for name in ("other", "point")]
+        for name, found in results:
+            yield from self.compared(name, *found)
+
+    def batched(self) -> Pairs:
+        both = [self.tensors(s) for s in (self.point, self.other)]
+        real, rest = ({n: lg.stack([b[i][n] for b in both], axis=-1) for n in both[0][i]} for i in (0, 1))
+        function = lg.vmap(lg.value_and_grad(self.loss), in_axes=-1, out_axes=(0, -1))
+        values, slopes = function(real, rest)
+        for i, name in enumerate(("point", "other")):
+            yield from self.compared(name, values[i], {n: slopes[n][..., i] for n in REAL})
+
+    def afterwards(self) -> Pairs:
+        """Of a graph that is built, after a look at a part of it."""
+        real, rest = self.tensors(self.point)
+        state = LoopgradRunning(self.program).run(self.program.block, {**copied(real), **copied(rest)})
+        loss = loss_of(lg, state)
+        if self.program.seed % 2:
+            yield "b", state["b"], self.expected["point"][0]["b"], 1e-10
+        slopes = dict(zip(REAL, lg.gradients(loss, [real[n] for n in REAL]), strict=True))
+        yield from self.compared("point", loss, slopes)
+
+    def exported(self) -> Pairs:
+        function = pickle.loads(pickle.dumps(lg.export(self.loss, *self.tensors(self.point))))
+        yield from self.compared("other", *lg.value_and_grad(function)(*self.tensors(self.other)))
+
+    def pushed(self) -> Pairs:
+        real, rest = self.tensors(self.point)
+        one = {n: lg.asarray(d) for n, d in self.directions[0].items()}
+        value, slope = lg.jvp(lambda r: self.loss(r, rest), (real,), (one,))
+        yield "value", value, self.expected["point"][1], 1e-10
+        yield "tangent", slope, self.expected["point"][2], 1e-9
+
+    def twice(self) -> Pairs:
+        real, rest = self.tensors(self.point)
+        first = lambda r: along(lg.grad(self.loss)(r, rest), self.directions[0])
+        yield "bend", along(lg.grad(first)(real), self.directions[1]), self.expected["bend"], 1e-6
+
+    def pushed_twice(self) -> Pairs:
+        real, rest = self.tensors(self.point)
+        one, two = ({n: lg.asarray(d) for n, d in direction.items()} for direction in self.directions)
+        slopes = lg.jvp(lambda r: lg.grad(self.loss)(r, rest), (real,), (two,))[1]
+        yield "bend", along(slopes, self.directions[0]), self.expected["bend"], 1e-6
+        pushed = lambda r: lg.jvp(lambda q: self.loss(q, rest), (r,), (one,))[1]
+        yield "forward twice", lg.jvp(pushed, (real,), (two,))[1], self.expected["bend"], 1e-6
+
+
+def copied(s: State) -> State:
+    return {n: x.copy() for n, x in s.items()}
+
+
+def along(slopes: State, direction: State) -> Any:
+    return sum((slopes[n] * direction[n]).sum() for n in REAL)
+
+
+def check_mutations(program: Mutations, device: str, ways: Any = None) -> int:
+    """AssertionError where a way differs from NumPy; how many ways there were, 0 for an unsuitable program."""
+    check = Check(program)
+    try:
+        expected = check.expected
+    except Unsuitable:
+        return 0
+    scale = 1.0 + max(abs(expected[name][2]) for name in ("point", "other")) + abs(expected["bend"])
+    count = 0
+    for name, way in check.ways().items():
+        if ways is not None and name not in ways:
+            continue
+        with lg.default_device(device):
+            for what, found, wanted, tolerance in way():
+                message = f"{name}: {what} on {device}\n    {program}"
+                bounds = {"rtol": tolerance, "atol": tolerance * scale}
+                np.testing.assert_allclose(np.asarray(found), wanted, **bounds, err_msg=message)
+        count += 1
+    return count
