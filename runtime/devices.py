@@ -186,6 +186,8 @@ def devices() -> list[DeviceStatus]:
 
 def get_device(name: str) -> Device:
     """The device of that name; ValueError where none is known, RuntimeError where it can't run."""
+    if not isinstance(name, str):
+        raise TypeError(explained("device", "a device's name", repr(name), "lg.devices() lists them"))
     if name in NUMBERED:
         name = f"{name}:0"
     made = _made.get(name)

@@ -215,7 +215,7 @@ def zeros(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | No
     Tensor([[0, 0, 0],
             [0, 0, 0]], dtype=int32)
     """
-    return full(shape, 0, dtype or default_dtype(), order, device=device)
+    return full(shape, 0, default_dtype() if dtype is None else dtype, order, device=device)
 
 
 def ones(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
@@ -224,7 +224,7 @@ def ones(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | Non
     >>> lg.ones(3)
     Tensor([1., 1., 1.], dtype=float64)
     """
-    return full(shape, 1, dtype or default_dtype(), order, device=device)
+    return full(shape, 1, default_dtype() if dtype is None else dtype, order, device=device)
 
 
 def empty(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
@@ -253,7 +253,7 @@ def full_like(
     """
     t = as_tensor(x)
     extents = t._value.shape if shape is None else shape
-    return full(extents, fill_value, dtype or t._value.dtype, order, device=device)
+    return full(extents, fill_value, t._value.dtype if dtype is None else dtype, order, device=device)
 
 
 def zeros_like(

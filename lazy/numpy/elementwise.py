@@ -28,7 +28,7 @@ from loopgrad.lazy.tensor.core import (
     is_scalar,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, meet, public_name
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, meet, public_name, whole_number
 from loopgrad.lazy.tensor.outputs import Binary, Out, Unary, binary, delivered, unary
 from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.trees import is_dynamic, map_leaves
@@ -289,12 +289,14 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
 def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
     """x to `decimals` decimal places, half to even; shape and dtype stay. With `out` written to that, and returned.
 
-    Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools.
+    Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools. Raises
+    DTypeError for `decimals` that aren't an integer.
 
     >>> lg.round([2.5, 3.14159]), lg.round([3.14159], decimals=2)
     (Tensor([2., 3.], dtype=float64), Tensor([3.14], dtype=float64))
     """
-    return delivered("round", _rounded(as_tensor(x), decimals), out)
+    places = whole_number("round", "an integer as decimals", decimals)
+    return delivered("round", _rounded(as_tensor(x), places), out)
 
 
 def _rounded(t: Tensor, decimals: int) -> Tensor:

@@ -339,7 +339,8 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     """For each element the choice of the first condition that holds, `default` where none does.
 
     All broadcast; choices and default are promoted to one dtype. Raises ShapeError unless there are as many conditions
-    as choices, and at least one, and for three arrays of one shape (JAX's `lax.select`), which `lg.where` takes.
+    as choices, and at least one, and for three arrays of one shape (JAX's `lax.select`), which `lg.where` takes;
+    DTypeError for conditions that aren't bools.
 
     >>> x = lg.asarray([-1.0, 0.5, 3.0])
     >>> lg.select([x < 0, x < 1], [0.0, x], 1.0)
@@ -352,6 +353,10 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
     if len(condlist) != len(choicelist) or not len(choicelist):
         got = f"{len(condlist)} conditions and {len(choicelist)} choices"
         raise ShapeError(explained("select", "as many conditions as choices, at least one", got, "pair them up"))
+    for condition in condlist:
+        given = as_tensor(condition)._value
+        if given.dtype is not bool_:
+            raise DTypeError(explained("select", "conditions of bools", given.type, "compare: condition != 0"))
     (result, *values), weak = meet("select", (default, *choicelist))
     for condition, value in reversed(list(zip(condlist, values, strict=True))):
         result = where(condition, wrap(value), wrap(result))._value

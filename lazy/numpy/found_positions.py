@@ -123,16 +123,26 @@ def compress(
     """The slices along an axis (None: of x raveled) for which a vector of conditions holds, of x's dtype.
 
     Evaluates the condition, as a mask does; raises TracedValueError while tracing, unless `size` says how many slices
-    to give (as in JAX): the first ones, then such of `fill_value`.
+    to give (as in JAX): the first ones, then such of `fill_value`. Raises ShapeError for conditions that aren't a
+    vector, IndexRangeError where one holds beyond the end of the axis.
 
     >>> lg.compress([False, True], lg.asarray([[1, 2], [3, 4]]), axis=0)
     Tensor([[3, 4]], dtype=int64)
     """
-    if size is None:
-        return take(x, flatnonzero(condition), axis, out)
     t = as_tensor(x) if axis is not None else _raveled(x)
     at = normal_axis("compress", axis or 0, len(t._value.shape))
-    found, missing = _first_places(_raveled(condition)._value, size)
+    chosen, extent = as_tensor(condition)._value, t._value.shape[at]
+    if len(chosen.shape) != 1:
+        raise ShapeError(explained("compress", "a vector of conditions", chosen.type, "use x[mask], or ravel it"))
+    if size is None:
+        places = np.flatnonzero(to_numpy(wrap(chosen), "index"))
+        if places.size and places[-1] >= extent:
+            expected, fix = f"conditions that hold within the {extent} along the axis", "leave out those behind its end"
+            raise IndexRangeError(explained("compress", expected, f"one at {places[-1]}", fix))
+        return take(t, places, at, out)
+    if chosen.shape[0] > extent:
+        chosen = ops.slice(chosen, (0,), (extent,))  # nobody knows yet whether one holds behind the end
+    found, missing = _first_places(chosen, size)
     taken = take(t, wrap(found), at)._value
     filling = broadcast_value(cast_value(as_tensor(fill_value)._value, taken.dtype), taken.shape)
     value = ops.select(ops.broadcast(missing, taken.shape, (at,)), filling, taken)
@@ -166,13 +176,15 @@ def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
 
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
     """Positions in an array of that shape, raveled row by row (`order="C"`) or column by column ("F"), as one index per
-    axis. Raises ValueError for another order.
+    axis. Raises ValueError for another order, DTypeError for positions that aren't integers.
 
     >>> lg.unravel_index(lg.asarray([1, 5]), (2, 3))
     (Tensor([0, 1], dtype=int64), Tensor([1, 2], dtype=int64))
     """
     rest = as_tensor(indices)._value
     found: list[Tensor] = []
+    if not rest.dtype.is_integer:
+        raise DTypeError(explained("unravel_index", "integers", rest.type, "convert with .astype first"))
     if order not in ("C", "F"):
         raise ValueError(explained("unravel_index", "order 'C' or 'F'", repr(order), "leave it out"))
     extents = normal_shape("unravel_index", shape)

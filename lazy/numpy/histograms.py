@@ -90,7 +90,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
     below it, towards the smaller numbers.
 
-    int64, of x's shape. Raises ShapeError unless the edges are a vector.
+    int64, of x's shape. Raises ShapeError unless the edges are a vector, ValueError for known ones that neither
+    increase nor decrease.
 
     >>> lg.digitize([0.5, 1.0, 9.0], [0.0, 1.0, 2.0])
     Tensor([1, 2, 3], dtype=int64)
@@ -98,6 +99,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
     edges = as_tensor(bins)
     if len(edges._value.shape) != 1:
         raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
+    _require_order("digitize", edges, ("increase", "decrease"))
     count = edges._value.shape[0]
     upwards = searchsorted(edges, x, side="left" if right else "right")
     if count < 2:
@@ -125,29 +127,52 @@ def histogram_bin_edges(
     Tensor([0., 1., 2.], dtype=float64)
     """
     t = ravel(x)
+    _require_weights("histogram", weights, t)
+    ends = None if range is None else _ends(range)
     if isinstance(bins, str):
         if bins not in _RULES:
             raise ValueError(explained("histogram", f"a rule among {', '.join(_RULES)}", repr(bins), "pass one"))
-        between = None if range is None else (float(as_tensor(range[0])), float(as_tensor(range[1])))
+        between = None if ends is None else (float(ends[0]), float(ends[1]))
         return as_tensor(np.histogram_bin_edges(to_numpy(t), bins, between))
     if not hasattr(bins, "__index__") or np.ndim(bins):
         edges = as_tensor(bins)
         if len(edges._value.shape) != 1 or edges._value.shape[0] < 2:
             raise ShapeError(explained("histogram", "a vector of at least two edges", edges._value.type, "add edges"))
+        _require_order("histogram", edges, ("increase",))
         return edges
     count = operator.index(bins)
     if count < 1:
         raise ValueError(explained("histogram", "at least one bin", count, "pass a positive number"))
     work = _as_float(t)
-    if range is None:
+    if ends is None:
         ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
-    else:
-        ends = (as_tensor(range[0]), as_tensor(range[1]))
     _require_finite(ends)
     widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
     low, high = subtract(ends[0], widened), add(ends[1], widened)
     made: Tensor = linspace(low, high, count + 1, dtype=work._value.dtype)
     return made
+
+
+def _ends(range: tuple[ArrayLike, ArrayLike]) -> tuple[Tensor, Tensor]:
+    if len(range) != 2:
+        raise ShapeError(explained("histogram", "a range of two ends", f"{len(range)}", "pass (low, high)"))
+    return as_tensor(range[0]), as_tensor(range[1])
+
+
+def _require_weights(op: str, weights: ArrayLike | None, t: Tensor) -> None:
+    if weights is not None and product_of(as_tensor(weights)._value.shape) != product_of(t._value.shape):
+        expected = f"a weight for each of {product_of(t._value.shape)} elements"
+        raise ShapeError(explained(op, expected, as_tensor(weights)._value.type, "broadcast them with lg.broadcast_to"))
+
+
+def _require_order(op: str, edges: Tensor, ways: Sequence[str]) -> None:
+    """Edges that are known must have one of these orders; what a function that is being traced gets nobody knows."""
+    if edges._value.scope is not None:
+        return
+    later, earlier = edges[1:], edges[:-1]
+    fine = {"increase": greater_equal(later, earlier), "decrease": greater_equal(earlier, later)}
+    if not any(to_numpy(fine[way]).all() for way in ways):
+        raise ValueError(explained(op, f"edges that {' or '.join(ways)}", "others", "sort them with lg.sort"))
 
 
 def _require_finite(ends: Sequence[Tensor]) -> None:
@@ -206,7 +231,7 @@ def histogram(
     (Tensor([2, 1], dtype=int64), Tensor([0., 1., 2.], dtype=float64))
     """
     t = ravel(x)
-    edges = histogram_bin_edges(t, bins, range)
+    edges = histogram_bin_edges(t, bins, range, weights)
     w = None if weights is None else ravel(weights)
     found = (_equal_bin_of if _quickly_found(bins, edges) else _bin_of)(t, edges)
     counts = _counted(found, w, edges._value.shape[0] - 1)
@@ -243,6 +268,7 @@ def histogramdd(
         outside = logical_or(outside, logical_or(less(found, 0), greater_equal(found, count)))
         place = add(multiply(place, count), found)
     w = None if weights is None else ravel(weights)
+    _require_weights("histogramdd", weights, place)
     counts = reshape(_counted(where(outside, -1, place), w, product_of(shape)), shape)
     counts = cast(counts, float64) if w is None else counts
     if density:

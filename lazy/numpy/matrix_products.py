@@ -143,12 +143,14 @@ def matvec(
 ) -> Tensor:
     """Matrices times vectors: shapes (..., m, n) and (..., n) give (..., m), in one promoted dtype; others broadcast.
 
-    Raises ShapeError where the extents differ. `out`, `dtype` and `casting` are those of `matmul`.
+    Raises ShapeError where the extents differ, and for less than a matrix or a vector. `out`, `dtype` and `casting` are
+    those of `matmul`.
 
     >>> lg.matvec(lg.asarray([[1, 2], [3, 4]]), lg.asarray([[1, 0], [0, 1]]))
     Tensor([[1, 3],
             [2, 4]], dtype=int64)
     """
+    _ranked("matvec", (x, 2), (y, 1))
     return delivered("matvec", matmul(x, expand_dims(y, -1), dtype=dtype, casting=casting)[..., 0], out)
 
 
@@ -157,15 +159,23 @@ def vecmat(
 ) -> Tensor:
     """Vectors (their conjugates) times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype.
 
-    Other axes broadcast. Raises ShapeError where the extents differ. `out`, `dtype` and `casting` are those of
-    `matmul`.
+    Other axes broadcast. Raises ShapeError where the extents differ, and for less than a vector or a matrix. `out`,
+    `dtype` and `casting` are those of `matmul`.
 
     >>> lg.vecmat(lg.asarray([[1, 0], [0, 1]]), lg.asarray([[1, 2], [3, 4]]))
     Tensor([[1, 2],
             [3, 4]], dtype=int64)
     """
+    _ranked("vecmat", (x, 1), (y, 2))
     product = matmul(expand_dims(conjugated(x), -2), y, dtype=dtype, casting=casting)
     return delivered("vecmat", product[..., 0, :], out)
+
+
+def _ranked(op: str, *operands: tuple[ArrayLike, int]) -> None:
+    for x, least in operands:
+        value = as_tensor(x)._value
+        if len(value.shape) < least:
+            raise ShapeError(explained(op, f"at least {least} dimensions", value.type, "add axes, or use lg.matmul"))
 
 
 def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from loopgrad.lazy.numpy.reduction import max, mean, min
 from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied, wrap
+from loopgrad.lazy.tensor.operands import whole_number
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -37,14 +39,15 @@ def pad(
     straight to `end_values` ("linear_ramp"), or are the `maximum`, `minimum`, `mean` or `median` of the `stat_length`
     nearest (of all). Values and lengths are numbers or pairs as widths are.
 
-    The dtype stays. Raises ShapeError for negative widths, or not one pair per axis, ValueError for another mode.
+    The dtype stays. Raises ShapeError for negative widths, or not one pair per axis, DTypeError for widths that aren't
+    integers, ValueError for another mode.
 
     >>> lg.pad(lg.asarray([1, 2]), (1, 2))
     Tensor([0, 1, 2, 0, 0], dtype=int64)
     """
     t = as_tensor(x)
     rank = len(t._value.shape)
-    widths = _pairs(_by_axis(pad_width, rank), rank, int)
+    widths = _pairs(_by_axis(pad_width, rank), rank, partial(whole_number, "pad", "integers as widths"))
     if any(n < 0 for pair in widths for n in pair):
         raise ShapeError(explained("pad", "widths of at least 0", pad_width, "slice to shrink"))
     if mode not in _MODES:
@@ -92,9 +95,9 @@ def _pairs(given: Any, rank: int, number: Callable[[Any], Any]) -> list[tuple[An
         return [(number(given[0]), number(given[1]))] * rank
     if len(given) == 1 and not isinstance(given[0], tuple | list):
         return [(number(given[0]), number(given[0]))] * rank
-    pairs = [(number(w[0]), number(w[-1])) for w in given]
-    pairs = pairs * rank if len(pairs) == 1 else pairs
-    if len(pairs) != rank:
+    pairs = [(number(w[0]), number(w[-1])) for w in given if len(w) in (1, 2)]
+    pairs = pairs * rank if len(given) == len(pairs) == 1 else pairs
+    if len(given) not in (1, rank) or len(pairs) != rank:
         raise ShapeError(explained("pad", f"one (low, high) per axis ({rank})", given, "name every axis"))
     return pairs
 

@@ -48,7 +48,8 @@ def partition(
     larger ones behind.
 
     All of it is sorted, which is a partition for every k; `top_k` gives the largest few. Shape and dtype stay.
-    Raises ShapeError for a k out of range, ValueError for a `kind` or `order` of NumPy's other than these.
+    Raises ShapeError for a k out of range, DTypeError for one that isn't an integer, ValueError for a `kind` or `order`
+    of NumPy's other than these.
 
     >>> lg.partition(lg.asarray([3, 1, 2]), 1)[1]
     Tensor(2, dtype=int64)
@@ -76,7 +77,11 @@ def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None
     shape = as_tensor(x)._value.shape
     extent = prod(shape) if axis is None else shape[normal_axis(op, axis, len(shape))]
     for k in kth if isinstance(kth, tuple | list) else (kth,):
-        if not isinstance(k, TensorCore) and not -extent <= k < extent:
+        given = as_tensor(k)._value
+        if not given.dtype.is_integer or len(given.shape) > 1:
+            raise DTypeError(explained(op, "an integer k, or several", k, "pass Python ints"))
+        known = np.ravel(to_numpy(as_tensor(k))) if given.scope is None else ()
+        if not all(-extent <= i < extent for i in known):
             raise ShapeError(explained(op, f"a k from {-extent} to {extent - 1}", k, "choose one in range"))
 
 
@@ -154,6 +159,9 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     shape, rank = t._value.shape, len(t._value.shape)
     at = np.arange(shape[d])[obj] if isinstance(obj, slice) else np.asarray(obj)
     at = at if at.size else at.astype(np.int64)
+    if at.dtype.kind in "iu" and not ((-shape[d] <= at) & (at <= shape[d])).all():
+        expected = f"positions from {-shape[d]} to {shape[d]}"
+        raise IndexRangeError(explained("insert", expected, obj, "check the bounds"))
     new = reshape(new, (1,) * (rank - len(new._value.shape)) + new._value.shape)
     if at.size == 1:
         if not at.ndim:
@@ -163,11 +171,7 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     else:
         count = at.size
     new = broadcast_to(cast(new, t._value.dtype), (*shape[:d], count, *shape[d + 1 :]))
-    try:
-        order = np.insert(np.arange(shape[d]), at, np.arange(shape[d], shape[d] + count))
-    except IndexError:
-        expected = f"positions from {-shape[d]} to {shape[d]}"
-        raise IndexRangeError(explained("insert", expected, obj, "check the bounds")) from None
+    order = np.insert(np.arange(shape[d]), at, np.arange(shape[d], shape[d] + count))
     return take(concat([t, new], axis=d), order, axis=d)
 
 

@@ -49,7 +49,16 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import as_bool, as_first, as_mask, joined_shape, meet, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import (
+    as_bool,
+    as_first,
+    as_mask,
+    joined_shape,
+    meet,
+    normal_axes,
+    normal_axis,
+    whole_number,
+)
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
 from loopgrad.lazy.tensor.storage import whole
@@ -137,7 +146,8 @@ def summed_dtype(value: Value, dtype: Any) -> DType:
 _EXTREMUM = """The {which} element over `axis` (None: all; an int or several); NaN where any is NaN.
 
 `where` chooses among the elements, `initial` is one more. The dtype stays, `keepdims` keeps reduced axes with extent 1.
-Raises ShapeError for no elements without `initial`, ValueError for `where` without it.
+Raises ShapeError for no elements without `initial` and an `initial` that isn't one number, ValueError for `where`
+without it.
 
 >>> lg.{name}(lg.asarray([[3, 1], [2, 5]]), axis=1)
 Tensor({result}, dtype=int64)
@@ -409,12 +419,15 @@ def diff(
 ) -> Tensor:
     """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first.
 
-    The axis is shorter by `n`; the dtype is x's, and of bools `!=`.
+    The axis is shorter by `n`; the dtype is x's, and of bools `!=`. Raises ValueError for a negative `n`.
 
     >>> lg.diff(lg.asarray([1, 4, 9, 16]))
     Tensor([3, 5, 7], dtype=int64)
     """
     t = as_tensor(x)
+    n = whole_number("diff", "an integer n", n)
+    if n < 0:
+        raise ValueError(explained("diff", "n of at least 0", n, "use cumsum for sums"))
     d = normal_axis("diff", axis, len(t._value.shape))
     if prepend is not None or append is not None:
         edge = (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])

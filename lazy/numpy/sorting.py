@@ -131,8 +131,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
 
     `side` "left" is before equal elements, "right" behind them; `sorter` has the positions that sort `a` where it isn't
-    sorted. By halves: about log2(size of `a`) looks for each of `v`. Raises ShapeError where `a` isn't a vector,
-    ValueError for another side.
+    sorted. By halves: about log2(size of `a`) looks for each of `v`. Raises ShapeError where `a` isn't a vector, or
+    `sorter` not as long as it, ValueError for another side.
 
     >>> lg.searchsorted(lg.asarray([1.0, 2.0, 4.0]), lg.asarray([2.0, 3.0]))
     Tensor([1, 2], dtype=int64)
@@ -143,6 +143,10 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
     if len(table._value.shape) != 1:
         raise ShapeError(explained("searchsorted", "one dimension", table._value.type, "ravel it"))
     if sorter is not None:
+        order = as_tensor(sorter)._value
+        if order.shape != table._value.shape:
+            expected = f"a sorter of shape {table._value.shape}"
+            raise ShapeError(explained("searchsorted", expected, order.type, "pass lg.argsort(a)"))
         table = take(table, sorter, axis=0)
     count, shape = table._value.shape[0], keys._value.shape
     found = wrap(constant(0, TensorType(shape, int64)))

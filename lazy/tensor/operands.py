@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
@@ -116,12 +117,22 @@ def positions(shape: Shape, axis: int) -> Value:
     return ops.iota(TensorType(shape, int64), axis)
 
 
+def whole_number(op: str, expected: str, given: Any) -> int:
+    """A number that must be known, as an int."""
+    try:
+        return index(given)
+    except TypeError:
+        if isinstance(given, TensorCore):  # which has said what is wrong with it
+            raise
+        raise DTypeError(explained(public_name(op), expected, repr(given), "pass a Python int")) from None
+
+
 def normal_axis(op: str, axis: Any, rank: int) -> int:
     """An axis counted from the front."""
     op = public_name(op)
     try:
         position = axis.__index__()
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise DTypeError(explained(op, "an integer axis", repr(axis), "pass an int")) from None
     if not -rank <= position < rank:
         hint = f"the tensor has {rank} dimensions"
@@ -147,7 +158,7 @@ def normal_shape(op: str, shape: Any) -> Shape:
             raise traced_value_error(n._value, op, "shape")
     try:
         result = tuple([int(n.__index__()) for n in items])
-    except AttributeError:
+    except (AttributeError, TypeError):
         message = explained(op, "a shape of ints", repr(shape), "pass Python ints")
         raise DTypeError(message) from None
     if any(n < 0 for n in result):

@@ -39,6 +39,7 @@ _CASTINGS: Final = ("no", "equiv", "safe", "same_kind", "unsafe")
 _KINDS: Final = "buifc"  # one kind may be cast to those behind it
 _promoted: dict[tuple[DType, DType], DType] = {}
 _named: dict[Any, DType] = {}
+_SPELLINGS = (type, str, np.dtype, type(None))
 
 
 def as_dtype(dtype: Any) -> DType:
@@ -49,10 +50,9 @@ def as_dtype(dtype: Any) -> DType:
         return current().dtype
     if dtype is complex:
         return current().complex_dtype
-    try:
-        known = _named.get(dtype)
-    except TypeError:
-        known = None
+    if not isinstance(dtype, _SPELLINGS):  # an array has a dtype, and a number may equal another key
+        raise _no_dtype(dtype)
+    known = _named.get(dtype)
     if known is None:
         known = _named_dtype(dtype)
         _named[dtype] = known
@@ -68,11 +68,15 @@ def _named_dtype(dtype: Any) -> DType:
         return DTYPES[dtype]
     try:
         name = np.dtype(dtype).name
-    except TypeError:
+    except (TypeError, ValueError):
         name = ""
     if name not in DTYPES:
-        raise DTypeError(explained("dtype", f"one of {', '.join(DTYPES)}", repr(dtype), "convert to one of these"))
+        raise _no_dtype(dtype)
     return DTYPES[name]
+
+
+def _no_dtype(given: Any) -> DTypeError:
+    return DTypeError(explained("dtype", f"one of {', '.join(DTYPES)}", repr(given), "convert to one of these"))
 
 
 def promote(a: DType, b: DType) -> DType:
