@@ -46,6 +46,7 @@ from loopgrad.lazy.transforms.compiled_arguments import (
 )
 from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
 from loopgrad.lazy.transforms.compiled_version import Version
+from loopgrad.lazy.transforms.inlined_call import inlined
 from loopgrad.lazy.transforms.input_buffers import borrowed, input_buffers
 from loopgrad.lazy.transforms.latest_call import LatestCall, latest_call
 from loopgrad.lazy.transforms.static_arguments import (
@@ -142,7 +143,7 @@ class Compiled(Standing):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The results, computed."""
         if tracing() or deriving():
-            return self._fun(*args, **kwargs)  # part of a larger program: that one is compiled
+            return inlined(self._fun, self._static, args, kwargs)  # that program is compiled
         if (latest := self._latest) is not None and (given := latest.inputs(args, kwargs)) is not None:
             return latest.version.results(latest.version.executable.run(given))
         found = None

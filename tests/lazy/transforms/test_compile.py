@@ -383,3 +383,46 @@ def test_empty_and_read_only_arrays_are_arguments():
     for array in (np.zeros((0, 3)), fixed, np.array(3.0), np.arange(6.0)[::2], np.arange(3, dtype=np.int8)):
         for _ in range(2):
             np.testing.assert_array_equal(np.asarray(double(array)), array * 2)
+
+
+def within(function: Any) -> dict[str, Any]:
+    """What a function of a vector gives by itself, and as a part of larger programs."""
+    x = lg.asarray(X)
+    return {
+        "by itself": function(x),
+        "compiled": lg.compile(function)(x),
+        "differentiated": lg.jvp(function, (x,), (x,))[0],
+        "in a loop": lg.scan(lambda v, _: (v, function(v)), x, None, length=1)[1][0],
+        "batched": lg.vmap(function)(lg.stack([x, x]))[1],
+    }
+
+
+@pytest.mark.parametrize("returned", [lambda x: (x, x), lambda x: (x * 2, x[:]), lambda x: ((y := x + 1)[1:], y)])
+def test_results_are_new_arrays_within_larger_programs_too(returned):
+    inner = lg.compile(returned)
+
+    def outer(x: Any) -> Any:
+        x = x * 1.0
+        a, b = inner(x)
+        a[...] = 9.0
+        b[...] = 7.0
+        return lg.concatenate([a, b, x])
+
+    expected = [9.0] * returned(X)[0].size + [7.0] * X.size + [*X]
+    for way, found in within(outer).items():
+        np.testing.assert_array_equal(np.asarray(found), expected, err_msg=way)
+
+
+def test_containers_of_arguments_are_the_functions_own_within_larger_programs_too():
+    @lg.compile(static_argnums=1)
+    def scaled(parts: dict[str, Any], n: int) -> Any:
+        parts["x"] = parts["x"] * n
+        parts["y"] += 1.0
+        return parts["x"]
+
+    def outer(x: Any) -> Any:
+        parts = {"x": x, "y": x * 1.0}
+        return lg.stack([scaled(parts, 3), parts["x"], parts["y"]])
+
+    for way, found in within(outer).items():
+        np.testing.assert_array_equal(np.asarray(found), [X * 3, X, X + 1], err_msg=way)
