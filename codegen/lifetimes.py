@@ -37,6 +37,17 @@ class _Loop:
     end: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class _Uses:
+    """The first and the last step that names a slot, the loops in which it is named, and whether its old elements
+    matter to the first."""
+
+    first: int
+    last: int
+    reads_first: bool
+    loops: dict[_Loop, None] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Lifetimes:
     """`launches`: the positions of each kernel; `rotations`: all pairs that loops swap."""
@@ -46,25 +57,32 @@ class Lifetimes:
     rotations: list[tuple[int, int]] = field(default_factory=list)
     _position: int = 0
     _loop: _Loop | None = None
-    _uses: dict[int, list[tuple[int, _Loop | None]]] = field(default_factory=dict)
-    _reads_first: dict[int, bool] = field(default_factory=dict)
+    _uses: dict[int, _Uses] = field(default_factory=dict)
 
     def used(self) -> Collection[int]:
         return self._uses.keys()
 
     def touch(self, slot: int, reads: bool) -> None:
         """A use here. `reads`: its old elements matter."""
-        self._uses.setdefault(slot, []).append((self._position, self._loop))
-        self._reads_first.setdefault(slot, reads)
+        uses = self._uses.get(slot)
+        if uses is None:
+            uses = self._uses[slot] = _Uses(self._position, self._position, reads)
+        else:
+            uses.last = self._position
+        if self._loop is not None:
+            uses.loops[self._loop] = None
 
     def life(self, slots: Collection[int]) -> tuple[int, int]:
         """The first and the last step of slots that live and die together, at least one of which is used."""
-        uses = [use for slot in slots for use in self._uses.get(slot, ())]
-        positions = [position for position, _ in uses]
-        first, last = earliest, latest = min(positions), max(positions)
-        reads_first = any(self._reads_first.get(slot, False) for slot in slots)
+        uses = [found for slot in slots if (found := self._uses.get(slot)) is not None]
+        first, last = earliest, latest = min([u.first for u in uses]), max([u.last for u in uses])
+        loops = [loop for u in uses for loop in u.loops]
+        if not loops:
+            return first, last
+        reads_first = any(u.reads_first for u in uses)
         seen: set[_Loop] = set()
-        for _, loop in uses:
+        for innermost in loops:
+            loop: _Loop | None = innermost
             while loop is not None and loop not in seen:
                 seen.add(loop)
                 outside = earliest < loop.begin or latest > loop.end

@@ -28,6 +28,7 @@ RAISING: Final = REGIONS | STACKS | INDEXING
 """Operations whose location or name can appear in an error of a compiled program."""
 
 _END: Final = -1
+_INTEGERS: Final = frozenset({int})
 _KEYS: Final[tuple[WeakKeyDictionary[Graph, bytes], WeakKeyDictionary[Graph, bytes]]] = (
     WeakKeyDictionary(), WeakKeyDictionary(),
 )  # fmt: skip
@@ -113,14 +114,21 @@ class _Encoder:
 
 def encode_attrs(attrs: Mapping[str, Any], with_name: bool = True) -> str:
     """Attributes as text; equal texts mean equal attributes (0.0 and -0.0, 1 and True differ)."""
+    if len(attrs) == 1:
+        ((name, value),) = attrs.items()
+        return f"{name}={encode_attr(value)}" if with_name or name != "name" else ""
     parts = [f"{name}={encode_attr(attrs[name])}" for name in sorted(attrs) if with_name or name != "name"]
     return ";".join(parts)
 
 
 def encode_attr(value: Any) -> str:
     """One attribute's value, as above."""
-    if type(value) is tuple:
-        return "(" + ",".join(map(encode_attr, value)) + ")"
-    if isinstance(value, TensorType | StackType):
+    kind = type(value)
+    if kind is int or kind is bool or kind is str:
+        return repr(value)
+    if kind is tuple:
+        each = repr if _INTEGERS.issuperset(map(type, value)) else encode_attr
+        return "(" + ",".join(map(each, value)) + ")"
+    if kind is TensorType or kind is StackType:
         return str(value)
     return scalar_text(value)

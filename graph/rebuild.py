@@ -83,7 +83,9 @@ def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
             results = current.results
         if results is not node.results:
             changed = True
-            env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
+            for old, new in zip(node.results, results, strict=True):
+                if old is not new:
+                    env[old] = new
     if not changed:
         return graph
     return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
@@ -93,7 +95,8 @@ def renewed(node: Node, operands: tuple[Value, ...], regions: tuple[Graph, ...])
     """`node` with these operands and regions of unchanged types; itself where they are the same."""
     if operands == node.operands and regions == node.regions:
         return node
-    types = tuple([r.type for r in node.results])
+    results = node.results
+    types = (results[0].type,) if len(results) == 1 else tuple([r.type for r in results])
     return Node(node.op, operands, types, node.attrs, regions, node.loc)
 
 

@@ -145,6 +145,8 @@ def complex_dtype_of(part: DType) -> DType:
 
 def scalar_text(value: Any) -> str:
     """A Python scalar as text that differs where bits of it differ: Python writes NaN without its sign."""
+    if type(value) is float and value == value:
+        return repr(value)
     if isinstance(value, complex):
         return f"complex({scalar_text(value.real)},{scalar_text(value.imag)})"
     if isinstance(value, float) and isnan(value) and copysign(1.0, value) < 0:

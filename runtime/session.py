@@ -37,6 +37,7 @@ from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
 from loopgrad.runtime.processes import child_safe_lock
 from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 
 LONG_ENTRIES: Final = 1024
 
@@ -219,6 +220,7 @@ class Session:
             decided.lifted = lifted
         return versions.general, lifted
 
+    @RARE_COLLECTION
     def _compile(self, versions: Versions, graph: Graph, device: Device, options: Options) -> Executable:
         with self._lock:
             self.compiled += 1

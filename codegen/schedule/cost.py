@@ -10,7 +10,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.elementwise import whole_exponent
 from loopgrad.graph.nodes import Node
-from loopgrad.graph.primitives import PRIMITIVES, Kind
+from loopgrad.graph.primitives import ELEMENTWISE, PRIMITIVES, Kind
 
 WHOLE_POWER: Final = 6.0
 LOAD: Final = 1.0
@@ -32,6 +32,8 @@ def own_cost(node: Node) -> float:
 
 def repeats(node: Node, operand: int) -> float:
     """How often one element of the result reads the operand."""
+    if node.op in ELEMENTWISE:
+        return 1.0
     match PRIMITIVES[node.op].kind:
         case Kind.REDUCTION | Kind.RUNNING_TOTAL:
             axes = node.attrs["axes"] if "axes" in node.attrs else (node.attrs["axis"],)

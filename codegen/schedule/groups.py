@@ -112,7 +112,7 @@ def _weight(group: Group) -> int:
 
 def _fill(partition: Partition, levels: Levels, group: Group) -> None:
     """Everything between the roots and memory."""
-    seen: set[tuple[Value, bool]] = set()
+    seen: tuple[set[Value], set[Value]] = set(), set()  # by whether they are read at the lane's own index
     own = set(group.roots)
     for root in group.roots:
         assert root.node is not None
@@ -120,30 +120,36 @@ def _fill(partition: Partition, levels: Levels, group: Group) -> None:
         pending = list(levels.starts(root))
         while pending:
             value, kept = pending.pop()
-            if (value, kept) in seen or value.node is None:
-                if value.node is None:
-                    group.loads[value] = None
+            node = value.node
+            if node is None:
+                group.loads[value] = None
                 continue
-            seen.add((value, kept))
+            if value in seen[kept]:
+                continue
+            seen[kept].add(value)
             if value not in own and _is_loaded(levels, value, group.level):
                 group.loads[value] = None
                 continue
-            group.nodes[value.node] = None
-            if value.node.op == "stack_new":
-                group.loads.update(dict.fromkeys(value.node.operands))
+            group.nodes[node] = None
+            if node.op == "stack_new":
+                group.loads.update(dict.fromkeys(node.operands))
                 continue
-            if is_stack(value) and value.node.regions:
-                group.stacks.add(value.node)
+            if node.regions and is_stack(value):
+                group.stacks.add(node)
             pending.extend(partition.edges(value, kept, group.lanes))
     order = sorted(group.nodes, key=partition.position.__getitem__)
     group.nodes = dict.fromkeys(order)
 
 
 def _is_loaded(levels: Levels, value: Value, level: int) -> bool:
+    made = levels.level.get(value)
+    if made is not None:
+        return made < level
     node = value.node
-    if node in levels.step or (node is not None and levels.partition.role[node] is Role.MEMORY and not is_stack(value)):
-        return True
-    return value in levels.level and levels.level[value] < level
+    if node is None:
+        return False
+    role = levels.partition.role[node]
+    return role.is_step or (role is Role.MEMORY and not is_stack(value))
 
 
 def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float], stored: set[Value]) -> set[Value]:

@@ -32,7 +32,7 @@ class Levels:
         self.level: dict[Value, int] = {}
         self.step: dict[Node, int] = {}
         self.missing: dict[Value, None] = {}  # region results read where their kernel isn't
-        self._known: dict[tuple[Value, bool, int, Segment], int] = {}
+        self._known: dict[tuple[int, Segment], tuple[dict[Value, int], dict[Value, int]]] = {}
         for node in partition.graph.nodes:
             self._visit(node)
 
@@ -73,13 +73,16 @@ class Levels:
     def _settled(self, value: Value, kept: bool, n: int, segment: Segment) -> int | None:
         """The level that reading a value asks for; None where it is computed inside the kernel."""
         node = value.node
-        role = self.partition.role[node] if node is not None else Role.MEMORY
-        if node is None or not role.in_kernel:
+        if node is None:
+            return 0
+        role = self.partition.role[node]
+        if not role.in_kernel:
             return self.after(value)
-        if value in self.stored and value in self.level:
+        level = self.level.get(value)
+        if level is not None:
             fused = kept and self.partition.fusable(value) and self.partition.domain(value) == n
             fused = fused and value not in self.apart and self.segments.get(node, ()) >= segment
-            return self.level[value] if fused else self.level[value] + 1
+            return level if fused else level + 1
         if role is Role.LANES and not is_stack(value) and not (kept and self.partition.lanes[node] == n):
             self.missing[value] = None
             return 0
@@ -90,22 +93,24 @@ class Levels:
         return max([self._demand(value, kept, n, segment) for value, kept in starts], default=0)
 
     def _demand(self, start: Value, start_kept: bool, n: int, segment: Segment) -> int:
-        known = self._known
+        known = self._known.setdefault((n, segment), ({}, {}))  # by `kept`
         pending: list[tuple[Value, bool, list[tuple[Value, bool]] | None]] = [(start, start_kept, None)]
         while pending:
             value, kept, edges = pending.pop()
-            key = (value, kept, n, segment)
-            if edges is not None:
-                known[key] = max([known[v, k, n, segment] for v, k in edges], default=0)
-            elif key not in known:
+            if edges is None:
+                if value in known[kept]:
+                    continue
                 settled = self._settled(value, kept, n, segment)
                 if settled is not None:
-                    known[key] = settled
-                else:
-                    edges = self.partition.edges(value, kept, n)
+                    known[kept][value] = settled
+                    continue
+                edges = self.partition.edges(value, kept, n)
+                if below := [(v, k, None) for v, k in edges if v not in known[k]]:
                     pending.append((value, kept, edges))
-                    pending.extend([(v, k, None) for v, k in edges])
-        return known[start, start_kept, n, segment]
+                    pending += below
+                    continue
+            known[kept][value] = max([known[k][v] for v, k in edges], default=0)
+        return known[start_kept][start]
 
     def starts(self, value: Value) -> list[tuple[Value, bool]]:
         """What the root of a stored value reads first."""

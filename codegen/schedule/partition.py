@@ -31,6 +31,10 @@ SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their t
 BLAS_DTYPES: Final = ("float32", "float64")
 
 
+Edges = list[tuple[Value, bool]]
+"""Operands, and whether each is read at the lane's own index."""
+
+
 class Partition:
     """Roles, lanes and anchors of one block's nodes."""
 
@@ -45,6 +49,7 @@ class Partition:
         self.apart: set[Value] = set()  # stored, and never computed in the kernel that reads them
         self.waits: dict[Node, list[Value]] = {}  # scatter -> what is in memory before it overwrites its operand
         self.mutable = mutable
+        self._edges: tuple[dict[Node, Edges], dict[Node, Edges]] = ({}, {})  # of elementwise nodes, by `kept`
         self.uses = use_counts(graph)
         self.readers = readers_of(graph)
         for node in graph.nodes:
@@ -82,12 +87,16 @@ class Partition:
             return [matmul_source(v)[0] for v in node.operands]
         return node.operands
 
-    def edges(self, value: Value, kept: bool, n: int) -> list[tuple[Value, bool]]:
+    def edges(self, value: Value, kept: bool, n: int) -> Edges:
         """What computing the value inside a kernel of n lanes reads, and whether at the lane's own index."""
         node = value.node
         assert node is not None
+        known = self._edges[kept].get(node)
+        if known is not None:
+            return known
         if node.op in ELEMENTWISE:
-            return [(v, kept) for v in node.operands]
+            known = self._edges[kept][node] = [(v, kept) for v in node.operands]
+            return known
         region = self.decision.kernel.get(node)
         if region is not None:
             return [(v, kept and region.keeps_lanes(i)) for i, v in enumerate(node.operands)]

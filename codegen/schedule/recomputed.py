@@ -61,16 +61,19 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
     for node in reversed(partition.graph.nodes):
         roots = tuple([keys[r] for r in node.results if r in keys])
         held = _joined(holders.get(node, ()), roots) if roots else holders.get(node, ())
-        if not held or not partition.in_kernel(node.results[0]):
+        if not held or not partition.role[node].in_kernel:
             continue
         holders[node] = held
         parts = bool(roots) or len(held) == 1
         for v in node.operands:
-            if v.node is None:
+            made_by = v.node
+            if made_by is None:
                 continue
             computing = _computing(levels, v, held)
             if computing:
-                holders[v.node] = _joined(holders.get(v.node, ()), computing)
+                known = holders.get(made_by)
+                if known != computing:
+                    holders[made_by] = computing if known is None else _joined(known, computing)
                 if parts and costs.get(v, 0.0) >= EXPENSIVE:
                     candidates.add(v)
     several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] is Role.INLINE}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from loopgrad.graph.cached_property import cached_property
+
 
 class Role(Enum):
     """Of the nodes of one block, each has one."""
@@ -17,17 +19,17 @@ class Role(Enum):
     PROGRAM = auto()  # a region, push or pop as steps
     MEMORY = auto()  # a constant array, an empty stack: nothing to do
 
-    @property
+    @cached_property
     def goes_on(self) -> bool:
         """Whether a kernel that computes it may use it at the same lane."""
         return self in (Role.INLINE, Role.LANES)
 
-    @property
+    @cached_property
     def is_step(self) -> bool:
         """Whether it is a step of its own, which reads memory and writes memory."""
         return self in (Role.LIBRARY, Role.PROGRAM)
 
-    @property
+    @cached_property
     def in_kernel(self) -> bool:
         """Whether a kernel computes it."""
         return self not in (Role.LIBRARY, Role.PROGRAM, Role.MEMORY)

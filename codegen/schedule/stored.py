@@ -26,12 +26,13 @@ def inline_costs(partition: Partition, stored: set[Value]) -> dict[Value, float]
     """One element of each value, its operands computed along; CEILING at most."""
     costs: dict[Value, float] = {}
     for node in partition.graph.nodes:
-        if partition.role[node] is Role.INLINE:
+        role = partition.role[node]
+        if role is Role.INLINE:
             total = own_cost(node)
             for i, v in enumerate(node.operands):
                 total += repeats(node, i) * (LOAD if v in stored else costs.get(v, LOAD))
-            costs[node.results[0]] = min(total, CEILING)
-        elif partition.role[node] is Role.LANES:
+            costs[node.results[0]] = total if total < CEILING else CEILING
+        elif role is Role.LANES:
             costs.update(dict.fromkeys(node.results, CEILING))
     return costs
 
@@ -43,7 +44,8 @@ def choose_stored(partition: Partition) -> set[Value]:
     readings: dict[Value, _Readings] = {}
     for node in reversed(partition.graph.nodes):
         for r in node.results:
-            readings.setdefault(r, _Readings())
+            if r not in readings:
+                readings[r] = _Readings()
         if partition.role[node] is Role.INLINE:
             v = node.results[0]
             size, evaluations = 1.0 * prod(v.shape), readings[v].total()
@@ -122,9 +124,12 @@ class _Readings:
 
 
 def _read(readings: dict[Value, _Readings], value: Value, count: float, same: bool) -> None:
-    entry = readings.setdefault(value, _Readings())
+    entry = readings.get(value)
+    if entry is None:
+        entry = readings[value] = _Readings()
     if same:
-        entry.same = max(entry.same, count)
+        if count > entry.same:
+            entry.same = count
     else:
         entry.other += count
 

@@ -26,9 +26,11 @@ def run(graph: Graph) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
-        current = renewed(node, operands, tuple([run(r) for r in node.regions]))
-        if current.regions:
-            current = _without_repeated_captures(current)
+        current = node
+        if node.regions:
+            current = _without_repeated_captures(renewed(node, operands, tuple([run(r) for r in node.regions])))
+        elif operands is not node.operands:
+            current = renewed(node, operands, ())
         if _is_mergeable(current):
             known = table.setdefault(_identity(current), current)
             if known is current:
@@ -37,7 +39,8 @@ def run(graph: Graph) -> Graph:
         else:
             nodes.append(current)
         if current is not node:
-            env.update(zip(node.results, current.results, strict=True))
+            for old, new in zip(node.results, current.results, strict=True):
+                env[old] = new
     if not env:
         return graph
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
@@ -56,6 +59,8 @@ def _identity(node: Node) -> tuple[Any, ...]:
     if node.op in COMMUTATIVE and operands[0].dtype.kind in PRIMITIVES[node.op].commutes:
         operands = tuple(sorted(operands, key=id))
     attrs = encode_attrs(node.attrs, with_name=False) if node.attrs else None
+    if not node.regions:
+        return node.op, operands, attrs
     return (node.op, operands, attrs, *[key(r, with_locations=False) for r in node.regions])
 
 

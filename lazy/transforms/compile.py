@@ -62,6 +62,7 @@ from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import move
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ class Compiled(Standing):
             self._plain[structure] = not odd
         return (structure, odd) if odd else structure
 
+    @RARE_COLLECTION
     def _trace(self, config: Config, place: str | None, call: BoundArguments, reason: str) -> Version:
         dynamic = [i for i in range(len(call.leaves)) if i not in call.fixed]
         leaves = [call.leaves[i] for i in dynamic]
