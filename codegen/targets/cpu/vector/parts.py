@@ -165,7 +165,7 @@ class _Division:
 
     def __init__(self, code: _Code) -> None:
         self.code = code
-        self.weights = [1] * len(code.lines)
+        self.weights = self._weights()
         self.crossing, self.whole = self._crossing()
         self.found: list[_Part] = []
 
@@ -181,6 +181,16 @@ class _Division:
             self._divide(found)
         self._nest()
         return self.found
+
+    def _weights(self) -> list[int]:
+        """What each line is in its part: also the address and the load of what it is the first to read for long."""
+        weights = [1] * len(self.code.lines)
+        for name, before in self.code.defined.items():
+            for use in sorted(self.code.uses.get(name, ())):
+                if use - before > PART:
+                    weights[use] += 2
+                before = use
+        return weights
 
     def _crossing(self) -> tuple[list[int], list[int]]:
         """At each place, how many values are made before and used after; how many of them can't be kept in memory."""

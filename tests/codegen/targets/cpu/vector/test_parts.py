@@ -105,6 +105,42 @@ def test_no_function_is_long(shape):
     assert "  %depth.0 = getelementptr inbounds i8, ptr %frame, " in text  # the counters themselves are in the frame
 
 
+def stores_at_the_end(values):
+    """Values that are made one after the other, and wait until all of them are stored."""
+    build = Build(LANES)
+    (i,) = build.indices
+    v = build.load(build.param(float64, LANES), i)
+    more = build.const(1.25, float64)
+    kept = []
+    for _ in range(values):
+        for _ in range(5):
+            v = build.one("sub", (build.one("mul", (v, v)), more))
+        kept.append(v)
+    for v in kept:
+        build.store(build.param(float64, LANES, "write"), i, v)
+    return build.kernel()
+
+
+def test_what_reads_long_before_is_counted_with_its_loads(monkeypatch):
+    """LLVM's scheduler compares all loads and stores of a block with each other."""
+    values = 400
+    kernel = stores_at_the_end(values)
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-1, 1, LANES), *[np.zeros(LANES) for _ in range(values)]]
+    expected, v = [arrays[0]], arrays[0]
+    for _ in range(values):
+        for _ in range(5):
+            v = v * v - 1.25
+        expected.append(v)
+    limit(monkeypatch, 1000, 300, 100)
+    compiled = CompiledKernel(kernel, Options())
+    lengths = [n for name, n in functions(compiled.text).items() if ".part" in name]
+    assert len(lengths) > 10
+    assert max(lengths) < 2 * (parts.PART + parts.WINDOW)
+    compiled.run(arrays)
+    np.testing.assert_array_equal(arrays, expected)
+
+
 def test_short_functions_stay_whole():
     text, _ = emit_kernels([loops_and_branches(3, 1)], host_machine(), Options())
     assert ".part" not in text
