@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,18 @@ def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, first, tmp_pa
     assert "damaged" in second.stderr
     third = run_in(tmp_path, process_device)
     assert "damaged" not in third.stderr  # a device may have a warning of its own
+
+
+@pytest.mark.costly
+def test_processes_that_start_together_share_a_folder(process_device, filled, tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(lambda _: run_in(tmp_path, process_device), range(3)))
+    expected = filled(process_device)[1].splitlines()[:2]
+    for run in runs:
+        assert run.stdout.splitlines()[:2] == expected
+        assert "damaged" not in run.stderr
+    later = run_in(tmp_path, process_device)
+    assert later.stdout.splitlines() == [*expected, "nothing compiled"]
 
 
 def test_a_folder_that_cannot_be_used_is_no_obstacle(process_device, tmp_path):
