@@ -223,6 +223,72 @@ def loops_in_a_row(n: int) -> Callable[[], Any]:
     return _gradient(loss, lg.asarray(np.linspace(0, 1, 50)))
 
 
+def deep_loops(n: int) -> Callable[[], Any]:
+    """n loops inside each other, differentiated once."""
+    import loopgrad as lg
+
+    def nest(depth: int, v: Any) -> Any:
+        if not depth:
+            return lg.sin(v) * 1.01
+        return lg.fori_loop(0, 2, lambda _, w: nest(depth - 1, w) + 0.01 * w, v)
+
+    return _gradient(lambda x: lg.sum(nest(n, x)), lg.asarray(np.linspace(0, 1, 8)))
+
+
+def branches(n: int) -> Callable[[], Any]:
+    """Branches that each element takes for itself, one after another."""
+    import loopgrad as lg
+
+    def step(v: Any, i: int) -> Any:
+        return lg.cond(v < 0.5, lambda v: lg.sin(v) + 0.01 * i, lambda v: v * 0.7, v)
+
+    def loss(x: Any) -> Any:
+        for i in range(n):
+            x = step(x, i % 7)
+        return lg.sum(x)
+
+    return _gradient(loss, lg.asarray(np.linspace(0, 1, 64)))
+
+
+def tree(n: int) -> Callable[[], Any]:
+    """n leaves of a recursion that halves, every inner node different from its neighbour."""
+    import loopgrad as lg
+
+    def node(x: Any, first: int, last: int) -> Any:
+        if last - first == 1:
+            return x * (1.0 + first)
+        middle = (first + last) // 2
+        left, right = node(x, first, middle), node(x, middle, last)
+        return lg.sin(left) * right if first % 2 else left + 0.5 * right
+
+    return _gradient(lambda x: lg.sum(node(x, 0, n)), lg.asarray(np.linspace(0, 1e-3, 100)))
+
+
+def summands(n: int) -> Callable[[], Any]:
+    """A sum of n terms, all of one array."""
+    import loopgrad as lg
+
+    def loss(x: Any) -> Any:
+        total = x
+        for i in range(n):
+            total = total + x * (0.5 + i)
+        return lg.sum(total)
+
+    return _gradient(loss, lg.asarray(np.linspace(0, 1, 100)))
+
+
+def arguments(n: int) -> Callable[[], Any]:
+    """A compiled function of n arrays, and a gradient by each."""
+    import loopgrad as lg
+
+    arrays = [lg.asarray(np.linspace(0, 1, 8) + i) for i in range(n)]
+
+    def loss(arrays: Any) -> Any:
+        return sum([lg.sum(lg.sin(a) * 0.1) for a in arrays])
+
+    return lambda: lg.compile(lg.value_and_grad(loss))(arrays)
+
+
 PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, ...]]]] = {
     "sines": (sines, (25, 100, 400, 1600)),
     "layers": (layers, (25, 100, 400, 1600)),
@@ -241,6 +307,11 @@ PROGRAMS: Final[dict[str, tuple[Callable[[int], Callable[[], Any]], tuple[int, .
     "loops_in_a_row": (loops_in_a_row, (25, 50, 100, 200)),
     "whiles_in_a_row": (whiles_in_a_row, (25, 50, 100, 200)),
     "body": (body, (100, 200, 400, 800)),
+    "deep_loops": (deep_loops, (1, 2, 4, 6)),
+    "branches": (branches, (25, 100, 400)),
+    "tree": (tree, (64, 512, 4096)),
+    "summands": (summands, (100, 1000, 10_000)),
+    "arguments": (arguments, (10, 100, 1000)),
 }
 
 
