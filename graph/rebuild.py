@@ -83,9 +83,7 @@ def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
             results = current.results
         if results is not node.results:
             changed = True
-            for old, new in zip(node.results, results, strict=True):
-                if old is not new:
-                    env[old] = new
+            env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
     if not changed:
         return graph
     return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))

@@ -18,8 +18,9 @@ YOUNG: Final = 50_000
 
 
 class RareCollection(ContextDecorator):
-    """A context and a decorator, for any number of threads at once: the first to enter sets the threshold, the last to leave sets it
-    back. One that somebody else chose meanwhile stays, as does one that is higher, or 0 (no collection at all)."""
+    """A context and a decorator, for any number of threads at once: the first to enter sets the threshold, the last to
+    leave sets it back. One that somebody else chose meanwhile stays, as does one that is higher, or 0 (no collection at
+    all)."""
 
     def __init__(self) -> None:
         self._inside = 0

@@ -29,7 +29,7 @@ from loopgrad.graph.types import StackType
 
 def run(graph: Graph) -> Graph:
     """`graph` with fewer carries, innermost loops first."""
-    if not any([node.regions for node in graph.nodes]):
+    if not any(node.regions for node in graph.nodes):
         return graph
     read = read_values(graph)
     env: dict[Value, Value] = {}

@@ -39,8 +39,7 @@ def run(graph: Graph) -> Graph:
         else:
             nodes.append(current)
         if current is not node:
-            for old, new in zip(node.results, current.results, strict=True):
-                env[old] = new
+            env.update(zip(node.results, current.results, strict=True))
     if not env:
         return graph
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))

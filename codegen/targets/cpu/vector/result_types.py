@@ -36,6 +36,8 @@ def result_type(line: str) -> str:
     match word:
         case "icmp" | "fcmp":
             return _like(type, "i1")
+        case "getelementptr" if "<" not in rest:
+            return "ptr"
         case "getelementptr":
             return next((t for v in _operands(rest)[1:] if (t := _like(_leading(v), "ptr")) != "ptr"), "ptr")
         case "select":

@@ -16,9 +16,8 @@ import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
 from itertools import count
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -29,8 +28,7 @@ T = TypeVar("T")
 Combine = Callable[["FunctionText", tuple["Vector", ...], tuple["Vector", ...]], tuple["Vector", ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(NamedTuple):
     """`type` is the LLVM type of one lane."""
 
     type: str
@@ -77,6 +75,7 @@ class FunctionText:
         self.label = "entry"
         self.memo: dict[Hashable, object] = {}
         self.outlined: dict[str, Callable[[], str]] = {}
+        self._forms: dict[tuple[Hashable, ...], str] = {}  # instructions without their operands' names
         self._prefix = prefix
         self._numbers = count(1)
 
@@ -200,16 +199,25 @@ class FunctionText:
     def _one(
         self, result: str, pattern: str, operands: tuple[Vector, ...], names: list[str], vector: bool, flags: str
     ) -> str:
+        key = (pattern, result, self.width if vector else 0, flags, *[v.type for v in operands])
+        form = self._forms.get(key)
+        if form is None:
+            form = self._forms[key] = self._form(result, pattern, operands, vector, flags)
+        name = self.fresh()
+        self.lines.append(f"  {name} = {form.format(*names)}")
+        return name
+
+    def _form(self, result: str, pattern: str, operands: tuple[Vector, ...], vector: bool, flags: str) -> str:
+        """The pattern with everything filled in but the names of operands, which are {0} to {3} in it."""
         shape = self.vector_type if vector else str
         suffix = f"v{self.width}" if vector else ""
-        fields = dict(zip("abcd", names, strict=False))
+        fields = {"r": shape(result), "s": suffix + SUFFIX.get(result, result), "f": flags}
         for i, v in enumerate(operands):
             fields[f"t{i}"] = shape(v.type)
             fields[f"s{i}"] = suffix + SUFFIX.get(v.type, v.type)
-        name = self.fresh()
-        text = pattern.format(r=shape(result), s=suffix + SUFFIX.get(result, result), f=flags, **fields)
-        self.lines.append(f"  {name} = {text}")
-        return name
+        filled = {field: text.replace("{", "{{").replace("}", "}}") for field, text in fields.items()}
+        names = {letter: f"{{{i}}}" for i, letter in enumerate("abcd")}
+        return pattern.replace("{{", "{{{{").replace("}}", "}}}}").format(**names, **filled)
 
     def lane(self, v: Vector, number: int) -> Vector:
         """One lane of a single vector."""
