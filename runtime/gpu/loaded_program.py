@@ -39,7 +39,7 @@ class LoadedProgram:
         self.program, self._code = program, code
         self._constants = constants
         self._pipelines: dict[int, Pipeline] = {}
-        self._placed: dict[int, Allocation] = {}
+        self._placed: dict[tuple[int, int], Allocation] = {}
         self._lines = {k.module: loc for k in program.kernels for loc in lines(k)[:1]}
 
     @cached_property
@@ -123,10 +123,11 @@ class LoadedProgram:
 
     def constant(self, slot: ArraySlot) -> Allocation:
         assert slot.constant is not None
-        placed = self._placed.get(slot.constant)
+        key = slot.constant, slot.type.nbytes  # an empty one lies where the next one begins
+        placed = self._placed.get(key)
         if placed is None:
             content = np.frombuffer(self._constants, np.uint8, slot.type.nbytes, slot.constant)
-            placed = self._placed[slot.constant] = put(self.driver, content)
+            placed = self._placed[key] = put(self.driver, content)
         return placed
 
 

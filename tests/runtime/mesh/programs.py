@@ -78,7 +78,7 @@ def large_results(gpus: lg.Mesh, library: WithLibrary | None) -> dict[str, str]:
     overlap.EARLY = early  # type: ignore[misc]
     found.update(results_of_cases(lg.mesh("interpreter"), CASES, 33))
     found.update(results_of_cases(lg.mesh(), ("ragged", "dense"), 33))
-    found.update(results_of_cases(gpus, ("ragged", "uniform loop", "dense"), 70))
+    found.update(results_of_cases(gpus, ("ragged", "uniform loop", "dense", "batched meetings"), 70))
     partition.LARGE = limit  # type: ignore[misc]
     check_sums(gpus, library)
     return found
