@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.graph.primitives.collectives import memory_engine
 from loopgrad.runtime.gpu.bindings import NOTHING
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
@@ -18,6 +19,7 @@ from loopgrad.runtime.gpu.driver import Driver
 from loopgrad.runtime.gpu.execution import Execution
 from loopgrad.runtime.gpu.host_driven import HostDriven
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
+from loopgrad.runtime.gpu.meeting import Meeting
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.recorded import Recorded
 from loopgrad.runtime.gpu.workspace import workspace
@@ -47,8 +49,10 @@ class GpuContext:
 
     # how it runs
 
-    def _suited(self) -> type[HostDriven] | type[Recorded] | type[DeviceDecided]:
+    def _suited(self) -> type[HostDriven] | type[Recorded] | type[DeviceDecided] | type[Meeting]:
         """How the next run goes."""
+        if self.program.meeting and self._capacities.ran and memory_engine() is not None:
+            return Meeting
         if not self._loaded.recordable or not (self._capacities.ran or self._foreseeable):
             return HostDriven
         return Recorded if self.program.straight else DeviceDecided
@@ -106,7 +110,8 @@ class GpuContext:
 
     def repeat(self) -> None:
         """Start what was recorded once more: all arrays lie where they lay. The device's lock is held."""
-        self._work.recorder.repeat()
+        assert isinstance(self._execution, Recorded | Meeting)
+        self._execution.repeat()
 
     def _abandon(self) -> None:
         """After a failure: nothing of the run stays."""

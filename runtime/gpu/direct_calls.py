@@ -7,6 +7,9 @@ written or sent. A script that keeps its results asks for new addresses all the 
 
 Stacks inside kernels lie in a heap, one more address, as long as none grows. Such calls are entered in the ledger
 (`runtime.gpu.ledger`). If it has one done again, for whatever addresses, the commands of that one are given up.
+
+Programs whose devices exchange memory with those of other processes (`runtime.gpu.meeting`) are called so, too, where
+the ledger is empty: what was sent can't be sent again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.graph.primitives.collectives import memory_engine
 from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.gpu.ledger import Ledger
@@ -38,6 +42,7 @@ class DirectCalls:
         self._order = [self._made.index(slot) for slot in program.outputs]
         self._arena = program.arena.size
         self.has_stacks = program.kernel_stacks
+        self._meets = program.meeting
         self.heap_bytes = 0  # of the stacks, once a call has had them
         self._version = -1  # of the capacities that the commands are for
         self._known: dict[tuple[int, ...], GpuContext] = {}
@@ -49,7 +54,8 @@ class DirectCalls:
         program, driver = loaded.program, loaded.driver
         silent = not any(k.errors or k.resumable for k in program.kernels) and driver.endless_loops
         deferred = not program.kernel_stacks or (driver.ledger is not None and capacities.forced is None)
-        return silent and deferred and program.straight and loaded.recordable and _only_makes(program)
+        recorded = program.meeting or (program.straight and loaded.recordable)
+        return silent and deferred and recorded and _only_makes(program)
 
     def run(self, inputs: Sequence[Allocation], ledger: Ledger | None) -> list[Allocation] | None:
         """The results' memory, of a call that is entered in the ledger if one is given; None where the call has to go
@@ -59,7 +65,7 @@ class DirectCalls:
             if self._misses < MISSES + PAUSE:
                 return None
             self._misses = 0
-        if not self._capacities.ran:
+        if not self._capacities.ran or (self._meets and (ledger is not None or memory_engine() is None)):
             return None
         if self._version != self._capacities.version:
             self._version, self.heap_bytes = self._capacities.version, 0
@@ -111,6 +117,8 @@ class DirectCalls:
             given = dict(zip(self._made, made, strict=True))
             results = context.run(inputs, given, later=ledger is not None, arena=arena)
         except MemoryError:
+            if self._meets:  # also of another process, and others know
+                raise
             return None  # as above
         if ledger is not None:
             ledger.add(context, inputs, results)

@@ -26,11 +26,12 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
-from loopgrad.graph.primitives.collectives import Engine, is_started, memory_engine
+from loopgrad.graph.primitives.collectives import is_started, memory_engine
 from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
+from loopgrad.runtime.gpu.meeting import MemoryCollective
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.pieces import RecordedPiece, stretches
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
@@ -177,9 +178,9 @@ class HostDriven(StepWalk):
 
     def host_call(self, step: RoutineStep) -> None:
         self._flush()
-        engine = memory_engine() if PRIMITIVES[step.name].collective else None
-        if engine is not None and self._counters.keys().isdisjoint(step.inputs):
-            self._collective(step, engine)
+        collective = PRIMITIVES[step.name].collective and memory_engine() is not None
+        if collective and self._counters.keys().isdisjoint(step.inputs):
+            MemoryCollective(self._work, step).run()
             return
         attrs = dict(step.attrs)
         arrays = [self._array(slot) for slot in (step.inputs[:1] if is_started(attrs) else step.inputs)]
@@ -189,18 +190,6 @@ class HostDriven(StepWalk):
             type = self._program.slots[slot].type
             dense = np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape)
             self._driver.write(self._bindings.owner(slot), dense)
-
-    def _collective(self, step: RoutineStep, engine: Engine) -> None:
-        """On the device's memory, behind the batch that was started: nobody waits. Only the order of tokens, the first
-        operand and result, matters, not what they are."""
-        owner, slots = self._bindings.owner, self._program.slots
-        sources = [owner(slot).address for slot in step.inputs[1:]]
-        targets = [owner(slot).address for slot in step.outputs[1:]]
-        types = [slots[slot].type for slot in step.inputs[1:]]
-        moves = {
-            "all_gather": engine.gather_memory, "all_to_all": engine.exchange_memory, "all_sum": engine.sum_memory
-        }  # fmt: skip
-        moves[step.name](dict(step.attrs), types, sources, targets)
 
     # stacks of whole tensors
 

@@ -40,6 +40,10 @@ class Recorded:
         self._recorder.refresh()
         self._recorder.run(None)
 
+    def repeat(self) -> None:
+        """As the run before, with all arrays where they lay."""
+        self._recorder.repeat()
+
     def release(self) -> None:
         """Commands hold no memory of the run."""
 

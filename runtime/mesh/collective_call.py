@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ class GivenRows(NamedTuple):
     counts: Sequence[int]
 
     def bytes_of(self, rank: int) -> int:
-        return self.counts[rank] * self.dtype.itemsize * int(np.prod(self.shape[1:]))
+        return self.counts[rank] * self.dtype.itemsize * prod(self.shape[1:])
 
 
 def packed_bytes(parts: Sequence[Array]) -> Bytes:
@@ -200,7 +201,7 @@ class CollectiveCall:
         self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
-        rows = [t.dtype.itemsize * int(np.prod(t.shape[1:])) for t in types]
+        rows = [t.dtype.itemsize * prod(t.shape[1:]) for t in types]
         lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
         self._met(attrs=attrs)
         self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
@@ -213,7 +214,7 @@ class CollectiveCall:
         size, part = self._communicator.size, attrs["part"]
         parts: list[Exchanged] = []
         for t, counts, source, target in zip(types, attrs["counts"], sources, targets, strict=True):
-            element = t.dtype.itemsize * int(np.prod(t.shape[2:]))
+            element = t.dtype.itemsize * prod(t.shape[2:])
             row, at = t.shape[1] * element, target
             spans = [columns(t.shape[1], rank, size) for rank in range(size)]
             sent = [

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from loopgrad.codegen.options import Options
+from loopgrad.codegen.program import RoutineRow
 from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph
@@ -27,6 +28,7 @@ from loopgrad.graph.placement.partition import MeshPartition
 from loopgrad.graph.placement.places import Place, Places
 from loopgrad.graph.placement.program import new_partition, partitioned
 from loopgrad.graph.placement.sums import resized
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -128,7 +130,8 @@ class MeshDevice:
     def partition(self, options: Options) -> MeshPartition:
         """What places programs: new for each."""
         made = new_partition(self.part, options.fast_collectives, self.communicator.meets)
-        return replace(made, rows_alike=self.inner.adds_rows_alike, overlaps=self.overlaps)
+        swift = self.memory is not None
+        return replace(made, rows_alike=self.inner.adds_rows_alike, overlaps=self.overlaps, swift=swift)
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)
@@ -304,7 +307,16 @@ class MeshExecutable(Executable):
 
     def plan(self) -> Plan:
         plan = self._called().executable.plan()
-        return replace(plan, device=self.device, notes=(*self.notes(), *plan.notes))
+        routines = tuple([self._told(row) for row in plan.routines])
+        return replace(plan, device=self.device, notes=(*self.notes(), *plan.notes), routines=routines)
+
+    def _told(self, row: RoutineRow) -> RoutineRow:
+        """Collectives are the engine's, whoever does what else a device hasn't kernels for."""
+        if row.name not in PRIMITIVES or not PRIMITIVES[row.name].collective:
+            return row
+        memory, engine = self._mesh.memory, self._mesh.communicator.name
+        provider = f"{engine}, in the host's memory" if memory is None else f"{memory.name}, in the device's memory"
+        return replace(row, provider=provider, reason="")
 
     def text(self, stage: str) -> str:
         if stage == PLACEMENT:

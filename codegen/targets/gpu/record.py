@@ -27,6 +27,8 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.steps import all_steps, rotated
 from loopgrad.codegen.targets.gpu.interface import KernelInterface, SupportLaunch
 from loopgrad.graph.cached_property import cached_property
+from loopgrad.graph.primitives import PRIMITIVES
+from loopgrad.graph.primitives.collectives import is_started
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,14 @@ class ProgramRecord:
         return straight and not self.continued and not self.shadowed
 
     @cached_property
+    def meeting(self) -> bool:
+        """Launches one after the other, which have nothing to report, and collectives between them."""
+        kinds = (LaunchStep, CopyStep, MatmulStep, RoutineStep)
+        silent = not any(kernel.errors or kernel.stacks or kernel.resumable for kernel in self.kernels)
+        plain = all(isinstance(step, kinds) and (_meets(step) or not by_host(step)) for step in self.steps)
+        return silent and plain and self.asks_host and not self.shadowed
+
+    @cached_property
     def recordable(self) -> bool:
         """No step needs the host, but for loops and branches, and no result lies in a stack."""
         steps = list(all_steps(self.steps))
@@ -115,6 +125,13 @@ class ProgramRecord:
     def kernel_stacks(self) -> bool:
         """Some kernel has stacks."""
         return any(kernel.stacks for kernel in self.kernels)
+
+
+def _meets(step: Step) -> bool:
+    """Whether it is a collective that starts and ends in one."""
+    if not (isinstance(step, RoutineStep) and PRIMITIVES[step.name].collective):
+        return False
+    return step.name != "collective_start" and not is_started(dict(step.attrs))
 
 
 def by_host(step: Step) -> bool:

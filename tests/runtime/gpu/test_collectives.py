@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.placement import partition
 from loopgrad.graph.types import float32
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime.devices import MAKERS, get_device
+from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.gpu.pieces import RecordedPiece
 from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
 from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
-from loopgrad.runtime.mesh.messages import HEADER
+from loopgrad.runtime.mesh.messages import FAILED, HEADER, Head, packed
 from tests.simulator.device import SimulatorDevice
 
 
@@ -146,6 +148,56 @@ def test_what_is_launched_between_collectives_is_recorded(meshes: Any, monkeypat
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, np.asarray(other), rtol=1e-9, atol=1e-13)
     assert "outside of loops what is launched between is recorded" in str(step.plan(*given[0]))
+
+
+def test_calls_at_the_same_addresses_are_repeated_with_their_collectives(
+    meshes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the ledger has calls that may be done again: what was sent can't be sent again. What another process
+    reports is raised, and the next call works."""
+    library, mesh, by_host = meshes
+    usual = GpuContext.repeat
+    monkeypatch.setattr(GpuContext, "repeat", lambda context: (library.seen.append(("repeat",)), usual(context))[1])
+    program = lg.compile(lambda x, p: (lg.psum(lg.sin(x) * p), lg.pmean(x * p), lg.gather_all(x + p)))
+    ragged = lg.compile(lg.grad(lambda x, k: lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(v), x))))
+    values, trips = np.linspace(0.1, 2.0, 40), lg.asarray(np.arange(40) % 9, device="simulator:1")
+    for where, wanted in ((mesh, 6), (by_host, 0)):
+        library.seen.clear()
+        x = lg.shard(values, where)
+        for i in range(10):
+            sums, mean, gathered = program(x, 2.0)
+            np.testing.assert_allclose(float(sums), 2.0 * np.sin(values).sum())
+            np.testing.assert_allclose(float(mean), 2.0 * values.mean())
+            np.testing.assert_allclose(np.asarray(gathered), values + 2.0)
+            del sums, mean, gathered
+            if i == 7:
+                ragged(lg.asarray(values, device="simulator:1"), trips)
+        assert library.names().count("repeat") >= wanted
+        assert (library.names().count("repeat") > 0) == (wanted > 0)
+    (device,) = [MAKERS["mesh:library"]()]
+    x, whole = lg.shard(values, mesh), device.communicator.gather
+    failed = packed(Head(FAILED, b"", 0, 0, 19), b"MemoryError\nno room")
+    device.communicator.gather = lambda _: failed[None]
+    with pytest.raises(MemoryError, match="no room"):
+        program(x, 2.0)
+    device.communicator.gather = whole
+    np.testing.assert_allclose(float(program(x, 2.0)[0]), 2.0 * np.sin(values).sum())
+
+
+def test_large_results_are_gathered_where_devices_exchange_memory(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to as many bytes as take as long as another message; through the host each process combines a part sooner."""
+    _, mesh, by_host = meshes
+    monkeypatch.setattr(partition, "LARGE", 1 << 10)
+    for rows, ways in ((100, ("all_to_all", "all_gather")), (3000, ("all_to_all", "all_to_all"))):
+        for where, way in zip((by_host, mesh), ways, strict=True):
+            x = lg.shard(np.ones((2, rows)), where)
+            total = lg.compile(lg.psum)
+            found = np.asarray(total(x))
+            if where is by_host or way == "all_gather":  # the stand-in sends nothing
+                np.testing.assert_array_equal(found, np.full(rows, 2.0))
+            row = next(row for row in total.plan(x).routines)
+            assert row.name == way
+            assert ("the library, in the device's memory" in row.provider) == (where is mesh)
 
 
 def test_operands_of_one_collective_travel_in_one_group() -> None:
