@@ -84,25 +84,18 @@ class Engine(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether collectives can work on the memory of devices, without the host: those below."""
+        """Whether collectives can work on the memory of devices, without the host: by `meet` and `move`."""
         ...
 
-    def gather_memory(
-        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
-    ) -> None:
-        """As `all_gather`, from and to these addresses; `types` are those of the own rows."""
+    def meet(self, attrs: Attrs) -> None:
+        """Until all processes are at the collective of these attrs; raises what one of them has failed with."""
         ...
 
-    def exchange_memory(
-        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    def move(
+        self, name: str, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
-        """As `all_to_all`."""
-        ...
-
-    def sum_memory(
-        self, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
-    ) -> None:
-        """As `all_sum`."""
+        """The collective of that name, from and to these addresses, once processes have met for it; `types` are those
+        of the own rows."""
         ...
 
 

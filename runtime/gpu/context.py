@@ -19,9 +19,9 @@ from loopgrad.runtime.gpu.driver import Driver
 from loopgrad.runtime.gpu.execution import Execution
 from loopgrad.runtime.gpu.host_driven import HostDriven
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
-from loopgrad.runtime.gpu.meeting import Meeting
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.recorded import Recorded
+from loopgrad.runtime.gpu.recorded_exchange import RecordedExchange
 from loopgrad.runtime.gpu.workspace import workspace
 
 
@@ -49,10 +49,10 @@ class GpuContext:
 
     # how it runs
 
-    def _suited(self) -> type[HostDriven] | type[Recorded] | type[DeviceDecided] | type[Meeting]:
+    def _suited(self) -> type[HostDriven] | type[Recorded] | type[DeviceDecided] | type[RecordedExchange]:
         """How the next run goes."""
-        if self.program.meeting and self._capacities.ran and memory_engine() is not None:
-            return Meeting
+        if self.program.exchanges and self._capacities.ran and memory_engine() is not None:
+            return RecordedExchange
         if not self._loaded.recordable or not (self._capacities.ran or self._foreseeable):
             return HostDriven
         return Recorded if self.program.straight else DeviceDecided
@@ -110,7 +110,7 @@ class GpuContext:
 
     def repeat(self) -> None:
         """Start what was recorded once more: all arrays lie where they lay. The device's lock is held."""
-        assert isinstance(self._execution, Recorded | Meeting)
+        assert isinstance(self._execution, Recorded | RecordedExchange)
         self._execution.repeat()
 
     def _abandon(self) -> None:

@@ -8,8 +8,8 @@ written or sent. A script that keeps its results asks for new addresses all the 
 Stacks inside kernels lie in a heap, one more address, as long as none grows. Such calls are entered in the ledger
 (`runtime.gpu.ledger`). If it has one done again, for whatever addresses, the commands of that one are given up.
 
-Programs whose devices exchange memory with those of other processes (`runtime.gpu.meeting`) are called so, too, where
-the ledger is empty: what was sent can't be sent again.
+Programs whose devices exchange memory with those of other processes (`runtime.gpu.recorded_exchange`) are called so,
+too, where the ledger is empty: what was sent can't be sent again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DirectCalls:
         self._order = [self._made.index(slot) for slot in program.outputs]
         self._arena = program.arena.size
         self.has_stacks = program.kernel_stacks
-        self._meets = program.meeting
+        self._meets = program.exchanges
         self.heap_bytes = 0  # of the stacks, once a call has had them
         self._version = -1  # of the capacities that the commands are for
         self._known: dict[tuple[int, ...], GpuContext] = {}
@@ -54,7 +54,7 @@ class DirectCalls:
         program, driver = loaded.program, loaded.driver
         silent = not any(k.errors or k.resumable for k in program.kernels) and driver.endless_loops
         deferred = not program.kernel_stacks or (driver.ledger is not None and capacities.forced is None)
-        recorded = program.meeting or (program.straight and loaded.recordable)
+        recorded = program.exchanges or (program.straight and loaded.recordable)
         return silent and deferred and recorded and _only_makes(program)
 
     def run(self, inputs: Sequence[Allocation], ledger: Ledger | None) -> list[Allocation] | None:

@@ -54,11 +54,13 @@ class RoutineTask(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LibraryCall:
     """Work of a library. `start` puts it behind what was started, given the addresses of its arrays, and keeps what it
-    needs; `label` names it in messages. `captures`: it may become part of a graph."""
+    needs; `label` names it in messages. `captures`: it may become part of a graph. `long`: it takes the host longer
+    than starting a graph does."""
 
     label: str
     start: Callable[[Words], None]
     captures: bool = True
+    long: bool = False
 
 
 class Shared(Protocol):

@@ -3,7 +3,7 @@
 - HostDriven: the host walks the steps, looks at what kernels report as soon as they ran, and decides on loops and
   branches. The first run of a program, as a rule, and every run of one whose steps need the host.
 - Recorded: the steps, which have no loops or branches, in one list of commands that later runs start again.
-- Meeting: such steps, and collectives of several processes between them, on the memory of devices.
+- RecordedExchange: such steps, and collectives of several processes between them, on the memory of devices.
 - DeviceDecided: loops and branches recorded too; the device decides on them, or the host foresees what it would.
 
 All work on the parts of one context (Workspace); a context has one execution at a time.

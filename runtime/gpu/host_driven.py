@@ -31,10 +31,10 @@ from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
-from loopgrad.runtime.gpu.meeting import MemoryCollective
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.pieces import RecordedPiece, stretches
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
+from loopgrad.runtime.gpu.recorded_exchange import FIRST, engine_of_call, moved
 from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
 
@@ -180,7 +180,9 @@ class HostDriven(StepWalk):
         self._flush()
         collective = PRIMITIVES[step.name].collective and memory_engine() is not None
         if collective and self._counters.keys().isdisjoint(step.inputs):
-            MemoryCollective(self._work, step).run()
+            engine_of_call().meet(dict(step.attrs))
+            slots = (*step.inputs[FIRST:], *step.outputs[FIRST:])
+            moved(self._program, step, [self._bindings.owner(slot).address for slot in slots])
             return
         attrs = dict(step.attrs)
         arrays = [self._array(slot) for slot in (step.inputs[:1] if is_started(attrs) else step.inputs)]

@@ -39,10 +39,6 @@ class RecordedPiece:
             grew = self._work.settle(self._launches.launched)
             assert not grew, "kernels with stacks are in no piece"
 
-    def repeat(self) -> None:
-        """Start it where nothing has changed since it ran."""
-        self._recorder.repeat()
-
 
 def stretches(program: ProgramRecord) -> list[tuple[Step, ...]]:
     """The steps of a program, those together that make a piece; the host does each of the others."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from loopgrad.graph.primitives.collectives import columns
 from loopgrad.graph.types import TensorType
-from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Exchanged, Memory
+from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Exchanged, Gathered, Memory
 from loopgrad.runtime.mesh.messages import INLINE, Messages
 
 PURPOSE: Final = 8  # bytes
@@ -197,49 +197,44 @@ class CollectiveCall:
     def in_memory(self) -> bool:
         return self._memory is not None
 
-    def gather_memory(
-        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
-    ) -> None:
-        assert self._memory is not None
-        rows = [t.dtype.itemsize * prod(t.shape[1:]) for t in types]
-        lengths = [[n * each for each in counts] for n, counts in zip(rows, attrs["counts"], strict=True)]
+    def meet(self, attrs: Any) -> None:
         self._met(attrs=attrs)
-        self._memory.gather(list(zip(sources, targets, lengths, strict=True)))
         self._done(attrs)
 
-    def exchange_memory(
-        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
+    def move(
+        self, name: str, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
-        size, part = self._communicator.size, attrs["part"]
-        parts: list[Exchanged] = []
-        for t, counts, source, target in zip(types, attrs["counts"], sources, targets, strict=True):
-            element = t.dtype.itemsize * prod(t.shape[2:])
-            row, at = t.shape[1] * element, target
-            spans = [columns(t.shape[1], rank, size) for rank in range(size)]
-            sent = [
-                (rank, source + i * row + span.start * element, len(span) * element)
-                for rank, span in enumerate(spans)
-                for i in range(t.shape[0])
-            ]
-            taken = []
-            for rank, count in enumerate(counts):
-                for _ in range(count):
-                    taken.append((rank, at, len(spans[part]) * element))
-                    at += len(spans[part]) * element
-            parts.append((sent, taken))
-        self._met(attrs=attrs)
-        self._memory.exchange(parts)
-        self._done(attrs)
+        parts = zip(types, sources, targets, strict=True)
+        if name == "all_gather":
+            gathered: list[Gathered] = []
+            for (t, source, target), counts in zip(parts, attrs["counts"], strict=True):
+                row = t.dtype.itemsize * prod(t.shape[1:])
+                gathered.append((source, target, [n * row for n in counts]))
+            self._memory.gather(gathered)
+        elif name == "all_to_all":
+            each = zip(parts, attrs["counts"], strict=True)
+            self._memory.exchange([self._exchange(attrs["part"], *part, counts) for part, counts in each])
+        else:
+            self._memory.sum([(source, target, t.size, t.dtype) for t, source, target in parts])
 
-    def sum_memory(
-        self, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
-    ) -> None:
-        assert self._memory is not None
-        self._met(attrs=attrs)
-        parts = zip(sources, targets, types, strict=True)
-        self._memory.sum([(source, target, t.size, t.dtype) for source, target, t in parts])
-        self._done(attrs)
+    def _exchange(self, part: int, t: TensorType, source: int, target: int, counts: Sequence[int]) -> Exchanged:
+        """What goes to whom and comes from whom, row by row."""
+        size, at = self._communicator.size, target
+        element = t.dtype.itemsize * prod(t.shape[2:])
+        row = t.shape[1] * element
+        spans = [columns(t.shape[1], rank, size) for rank in range(size)]
+        sent = [
+            (rank, source + i * row + span.start * element, len(span) * element)
+            for rank, span in enumerate(spans)
+            for i in range(t.shape[0])
+        ]
+        taken = []
+        for rank, count in enumerate(counts):
+            for _ in range(count):
+                taken.append((rank, at, len(spans[part]) * element))
+                at += len(spans[part]) * element
+        return sent, taken
 
     # ---- messages
 

@@ -95,7 +95,7 @@ class ProgramRecord:
         return straight and not self.continued and not self.shadowed
 
     @cached_property
-    def meeting(self) -> bool:
+    def exchanges(self) -> bool:
         """Launches one after the other, which have nothing to report, and collectives between them."""
         kinds = (LaunchStep, CopyStep, MatmulStep, RoutineStep)
         silent = not any(kernel.errors or kernel.stacks or kernel.resumable for kernel in self.kernels)

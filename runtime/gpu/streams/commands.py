@@ -80,6 +80,7 @@ class StreamCommands:
         self.count = 0
         self._again = False
         self._capturable = True
+        self._long = False
         self._executable: Any = None
         self._reports: StreamSharedWords | None = None
         self._given: list[Words] = []  # to libraries
@@ -91,6 +92,7 @@ class StreamCommands:
         self.launches = 0
         self.count = 0
         self._capturable = True
+        self._long = False
         self._given.clear()
         self._latest = b""
         self._drop()
@@ -126,6 +128,7 @@ class StreamCommands:
         self.nodes.append(StreamCall(call.start, None, (words,)))
         self.labels[call.label] = None
         self._capturable &= call.captures
+        self._long |= call.long
         self.count += 1
 
     def end(self, again: bool) -> None:
@@ -164,7 +167,8 @@ class StreamCommands:
 
     def issue(self, report: StreamSharedWords | None) -> None:
         """Put everything on the stream, the way of the report to the host included."""
-        if self._again and len(self.nodes) + (report is not None) > SHORT and self._ready(report):
+        long = self._long or len(self.nodes) + (report is not None) > SHORT
+        if self._again and long and self._ready(report):
             self._api.launch_graph(self._executable)
             if self._reports is report:
                 return
