@@ -116,7 +116,9 @@ class _ProgramInterpreter:
         b = self.memory[step.right].reshape(batch + right)
         a = a.swapaxes(1, 2) if step.transpose_left else a
         b = b.swapaxes(1, 2) if step.transpose_right else b
-        self.memory[step.out].reshape(-1)[:] = np.matmul(a, b).reshape(-1)
+        given, dtype = (self.program.slots[slot].type.dtype for slot in (step.left, step.out))
+        (product,) = REFERENCE["matmul"]({} if given is dtype else {"dtype": dtype}, a, b)
+        self.memory[step.out].reshape(-1)[:] = product.reshape(-1)
         if step.epilogue is not None:
             self.launch(step.epilogue)
 

@@ -22,10 +22,11 @@ def build_program(
     options: Options,
     libraries: Mapping[str, str] = NO_LIBRARIES,
     in_order: bool = False,
+    wide_products: bool = False,
     lane_bytes: int = LANE_BYTES,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`, after the kernel passes. `libraries`: the routines that the
-    target calls a library for, and its name; `in_order`, `lane_bytes`: see `schedule`."""
-    program = schedule(graph, options, frozenset(libraries), in_order, lane_bytes)
+    target calls a library for, and its name; `in_order`, `wide_products`, `lane_bytes`: see `schedule`."""
+    program = schedule(graph, options, frozenset(libraries), in_order, wide_products, lane_bytes)
     kernels = tuple([optimise(kernel) for kernel in program.kernels])
     return replace(program, kernels=kernels, libraries=tuple(sorted(libraries.items())))

@@ -21,7 +21,7 @@ from loopgrad.graph.region_ops import call as call
 from loopgrad.graph.region_ops import for_loop as for_loop
 from loopgrad.graph.region_ops import switch as switch
 from loopgrad.graph.region_ops import while_loop as while_loop
-from loopgrad.graph.types import DType, TensorType, float32
+from loopgrad.graph.types import DType, TensorType, sum_dtype
 
 CONTRACT: Final[Mapping[str, Any]] = MappingProxyType({"contract": True})
 Number = bool | int | float | complex
@@ -420,7 +420,7 @@ def matmul(a: Value, b: Value) -> Value:
 
 
 def _row_by_column(a: Value, b: Value) -> Value:
-    wide = float32 if a.dtype.bits == 16 else a.dtype
+    wide = sum_dtype(a.dtype)
     row = cast(a, wide)
     column = cast(reshape(b, a.shape), wide)
     total = reduce_sum(mul(row, column), (len(a.shape) - 1,))

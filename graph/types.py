@@ -143,6 +143,11 @@ def complex_dtype_of(part: DType) -> DType:
     return complex64 if part is float32 else complex128
 
 
+def sum_dtype(dtype: DType) -> DType:
+    """What elements are added up in: adding up takes more digits than 16-bit floats have."""
+    return float32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
 def scalar_text(value: Any) -> str:
     """A Python scalar as text that differs where bits of it differ: Python writes NaN without its sign."""
     if type(value) is float and value == value:

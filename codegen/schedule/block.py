@@ -74,7 +74,7 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
     refused: dict[Node, Refusal] = {}
     graph = request.graph
     while True:
-        graph, decision = _decided(rewrite_block(graph, builder.in_order), refused, builder)
+        graph, decision = _decided(rewrite_block(graph, builder.in_order, builder.wide_products), refused, builder)
         mark = builder.mark()
         try:
             return BlockScheduler(request, graph, decision, builder).run()
@@ -99,7 +99,7 @@ def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder
             return graph, decision
         for note in apart.notes:
             builder.note(note)
-        graph = rewrite_block(apart.graph, builder.in_order)
+        graph = rewrite_block(apart.graph, builder.in_order, builder.wide_products)
         refused.update(_still_steps(graph, decision))
 
 

@@ -1,6 +1,7 @@
 """The graph as scheduling wants it: same meaning, fewer cases.
 
-sum of 16-bit floats                    ->  of float32, rounded once
+sum of 16-bit floats                    ->  of float32, rounded once; so with products of matrices, where a target
+                                            doesn't multiply such factors (`wide_products`)
 a value without elements                ->  const
 convolution                             ->  product of matrices, or sum of products (`convolutions`)
 reduction of no elements, and the like  ->  const, or the operand
@@ -25,6 +26,7 @@ from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
+from loopgrad.codegen.schedule.narrow_products import narrow_products
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.codegen.schedule.transforms import rewrite_transforms
@@ -35,7 +37,7 @@ from loopgrad.graph.passes import PIPELINE, alike, calls, pads, scatters
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild, renewed
 from loopgrad.graph.regions import Loop, Region
-from loopgrad.graph.types import TensorType, bool_, float32, int32, int64
+from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
 LONG_COLUMN: Final = 1024
@@ -51,14 +53,14 @@ IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 """Primitives that are written in others, of which scheduling and lowering know nothing."""
 
 
-def prepare(graph: Graph, library: frozenset[str] = frozenset()) -> Graph:
+def prepare(graph: Graph, library: frozenset[str] = frozenset(), wide_products: bool = False) -> Graph:
     """The graph passes, then no empty values, no sums in 16 bits anywhere, no sums into the same elements one after the
     other and no long lists of alike pieces, then the passes once more where that changed something, no calls, and no
     factorisations but those that the target calls a `library` for, or the host, and Fourier transforms as that library
     has them."""
     graph = through_pipeline(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
-    rewritten = alike.run(pads.run(scatters.run(rebuild(full, _in_32_bits))))
+    rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))
     settled = graph if rewritten is graph else through_pipeline(rewritten)
     together = rewrite_transforms(settled, library)
     settled = settled if together is settled else through_pipeline(together)
@@ -72,10 +74,12 @@ def through_pipeline(graph: Graph) -> Graph:
     return graph
 
 
-def rewrite_block(graph: Graph, in_order: bool = False) -> Graph:
+def rewrite_block(graph: Graph, in_order: bool = False, wide_products: bool = False) -> Graph:
     """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
-    stay. `in_order`: lanes that meet in an element come one after the other, in their order."""
-    graph = rewrite_products(rewrite_sorts(graph))
+    stay. `in_order`: lanes that meet in an element come one after the other, in their order; `wide_products`: products
+    of matrices don't read 16-bit floats."""
+    graph = rewrite_sorts(graph)
+    graph = rewrite_products(graph if wide_products else narrow_products(graph))
     builder = GraphBuilder()
     env: dict[Value, Value] = {}
     for node in graph.nodes:
@@ -139,13 +143,19 @@ def _without_empty(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
 
 def _in_32_bits(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     """Adding up takes more digits than 16-bit floats have."""
-    if COMBINES.get(node.op) not in ("add", EXPONENTIALS) or not node.operands[0].dtype.is_float:
-        return None
+    return _widened(node, builder) if COMBINES.get(node.op) in ("add", EXPONENTIALS) else None
+
+
+def _products_in_32_bits(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    return _widened(node, builder) if node.op == "matmul" else _in_32_bits(node, builder)
+
+
+def _widened(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     narrow = node.operands[0].dtype
-    if narrow.bits != 16:
+    wide = sum_dtype(narrow)
+    if wide is narrow:
         return None
-    wide = builder.value("cast", node.operands[0], dtype=float32)
-    total = builder.value(node.op, wide, **node.attrs)
+    total = builder.value(node.op, *[builder.value("cast", v, dtype=wide) for v in node.operands], **node.attrs)
     return [builder.value("cast", total, dtype=narrow)]
 
 

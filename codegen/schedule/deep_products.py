@@ -15,6 +15,7 @@ from typing import Final
 from loopgrad.codegen.schedule.products import turns
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.types import sum_dtype
 
 DEEP: Final = 4096  # terms
 SHORTEST: Final = 256  # terms of a slice
@@ -29,7 +30,7 @@ def in_slices(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     left, right = node.operands
     if left.node is None or not turns(left.node) or turns(right.node) or left.shape[:-2] != right.shape[:-2]:
         return None
-    if not left.dtype.is_float or left.dtype.bits < 32:  # parts of narrow floats would be rounded
+    if not left.dtype.is_float:
         return None
     *batch, m, k = left.shape
     n = right.shape[-1]
@@ -40,9 +41,12 @@ def in_slices(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         builder.value("reshape", v, shape=(prod(batch) * slices, k // slices, v.shape[-1]))
         for v in (left.node.operands[0], right)
     )
-    parts = builder.value("matmul", builder.value("transpose", x, perm=(0, 2, 1)), y)
+    wide, result = sum_dtype(left.dtype), node.results[0].dtype  # parts of narrow floats would be rounded
+    attrs = {} if wide is left.dtype else {"dtype": wide}
+    parts = builder.value("matmul", builder.value("transpose", x, perm=(0, 2, 1)), y, **attrs)
     apart = builder.value("reshape", parts, shape=(prod(batch), slices, m, n))
     total = builder.value("reduce_sum", apart, axes=(1,))
+    total = total if result is wide else builder.value("cast", total, dtype=result)
     return [builder.value("reshape", total, shape=(*batch, m, n))]
 
 

@@ -14,6 +14,7 @@ from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import LONG_ROW, MANY_LANES, SHORT_BLOCK
 from loopgrad.codegen.schedule.lane_memory import memory_operand
+from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.codegen.schedule.regions import Decision
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.distinct import no_duplicates
@@ -24,11 +25,9 @@ from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
-SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a library call
 SMALL_CONSTANT: Final = 64
 FEW_PIECES: Final = 8  # of a concat that may be part of another one's kernel
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
-BLAS_DTYPES: Final = ("float32", "float64")
 
 
 Edges = list[tuple[Value, bool]]
@@ -349,9 +348,7 @@ class Partition:
                 self.apart.add(v)
 
     def _matmul(self, node: Node) -> Role:
-        left, right = node.operands
-        work = left.shape[-2] * left.shape[-1] * right.shape[-1]
-        if left.dtype.name not in BLAS_DTYPES or work <= SMALL_PRODUCT:
+        if in_lanes(*node.operands):
             return self._inline(node)
         for v in node.operands:
             self.store(matmul_source(v)[0])

@@ -9,9 +9,23 @@ the last two dims                                    ->  the later one is the ea
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.types import DType, float32, float64, sum_dtype
+
+SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a call
+
+
+def in_lanes(left: Value, right: Value) -> bool:
+    """Whether lanes make the elements of such a product, each its own, rather than whoever multiplies matrices."""
+    return not called(left.dtype, left.shape[-2], left.shape[-1], right.shape[-1])
+
+
+def called(dtype: DType, rows: int, terms: int, columns: int) -> bool:
+    """Whether a product of that dtype and so many rows, terms and columns is a call."""
+    return sum_dtype(dtype) in (float32, float64) and rows * terms * columns > SMALL_PRODUCT
 
 
 def rewrite_products(graph: Graph) -> Graph:
@@ -28,10 +42,12 @@ def rewrite_products(graph: Graph) -> Graph:
             continue
         if node.op == "matmul":
             operands = [_shared(v, builder, transposed) for v in current.operands]
-            made = builder.value("matmul", *operands) if operands != list(current.operands) else None
+            made = builder.value("matmul", *operands, **node.attrs) if operands != list(current.operands) else None
         elif node.op == "transpose" and node.operands[0] in held:
-            left, right = current.operands[0].node.operands  # type: ignore[union-attr]
-            made = builder.value("matmul", _turned(right, builder), _turned(left, builder))
+            product = current.operands[0].node
+            assert product is not None
+            left, right = product.operands
+            made = builder.value("matmul", _turned(right, builder), _turned(left, builder), **product.attrs)
         else:
             made = None
         if made is not None:

@@ -30,10 +30,11 @@ class ProgramBuffer:
 
 @dataclass(slots=True)
 class ProgramBuilder:
-    """Shared by the blocks of one Program. `in_order`, `lane_bytes`: as of `schedule`."""
+    """Shared by the blocks of one Program. `in_order`, `wide_products`, `lane_bytes`: as of `schedule`."""
 
     options: Options
     in_order: bool = False
+    wide_products: bool = False
     lane_bytes: int = LANE_BYTES
     buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from loopgrad.codegen.lower.context import Stored
 from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, Options
 from loopgrad.codegen.program import Program
@@ -10,6 +12,7 @@ from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
 from loopgrad.codegen.schedule.canonical import prepare
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.passes import dce
 from loopgrad.graph.types import TensorType
 
 
@@ -18,21 +21,23 @@ def schedule(
     options: Options = DEFAULT_OPTIONS,
     library: frozenset[str] = frozenset(),
     in_order: bool = False,
+    wide_products: bool = False,
     lane_bytes: int = LANE_BYTES,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
     the target calls a library for; `in_order`: its lanes that meet in an element come one after the other;
-    `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it."""
-    builder = ProgramBuilder(options, in_order, lane_bytes)
+    `wide_products`: its products of matrices read no 16-bit
+    floats; `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it."""
+    builder = ProgramBuilder(options, in_order, wide_products, lane_bytes)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
-    ready = prepare(graph, library)
+    ready = prepare(graph, library, wide_products)
     outputs: dict[Value, ProgramBuffer] = {}
     for v in ready.outputs:
         if v not in outputs:
             outputs[v] = builder.buffer(_tensor(v), "output")
     targets: list[ProgramBuffer | None] = [outputs[v] for v in ready.outputs]
     bound = {v: Stored((b,)) for v, b in zip(ready.inputs, inputs, strict=True)}
-    block = schedule_block(BlockRequest(ready, bound, targets), builder)
+    block = schedule_block(BlockRequest(_as_multiplied(ready), bound, targets), builder)
     slots, steps, numbers, constants = assign_slots(
         builder.buffers, builder.known.kernels, block.steps, [*inputs, *outputs.values()]
     )
@@ -47,6 +52,17 @@ def schedule(
         tuple(builder.notes),
         constants,
     )
+
+
+def _as_multiplied(graph: Graph) -> Graph:
+    """With products of matrices in the place of outputs that are these in another shape: who multiplies doesn't look at
+    shapes, and stores a product where it is wanted."""
+    products = {v: v.node.operands[0] for v in graph.outputs if v.node is not None and v.node.op == "reshape"}
+    taken = Counter([*products.values(), *graph.outputs])
+    found = {v: p for v, p in products.items() if taken[p] == 1 and p.node is not None and p.node.op == "matmul"}
+    if not found:
+        return graph
+    return dce.run(Graph(graph.inputs, graph.nodes, tuple([found.get(v, v) for v in graph.outputs])))
 
 
 def _tensor(value: Value) -> TensorType:

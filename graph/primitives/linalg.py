@@ -1,4 +1,7 @@
-"""Linear algebra: matmul of (B..., M, K) with (B..., K, N), batch dims equal. K = 0 gives zeros; integers wrap."""
+"""Linear algebra: matmul of (B..., M, K) with (B..., K, N), batch dims equal. K = 0 gives zeros; integers wrap.
+
+Of 16-bit floats it adds up in float32 and rounds once. Scheduling makes such products with {dtype=float32}, which don't
+round at all."""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from loopgrad.graph.primitives.primitive import (
     tensor_type,
     types_text,
 )
+from loopgrad.graph.types import sum_dtype
 
 
 def _infer_matmul(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
@@ -34,13 +38,18 @@ def _infer_matmul(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
         raise shape_error(
             "matmul", "shapes (..., M, K) and (..., K, N)", types_text(operands), "reshape or broadcast the operands"
         )
-    return (sized("matmul", (*a.shape[:-1], b.shape[-1]), a.dtype),)
+    dtype = attrs.get("dtype", a.dtype)
+    if dtype not in (a.dtype, sum_dtype(a.dtype)):
+        fix = "leave the dtype out, and cast the result"
+        raise dtype_error("matmul", f"dtype={sum_dtype(a.dtype)}, in which it adds up", f"dtype={dtype}", fix)
+    return (sized("matmul", (*a.shape[:-1], b.shape[-1]), dtype),)
 
 
 def _matmul(attrs: Attrs, a: Array, b: Array) -> tuple[Array]:
     with np.errstate(all="ignore"):
-        if a.dtype.kind == "V":  # ml_dtypes types have no loop in np.matmul
-            return (np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype),)
+        if a.dtype.itemsize == 2 and a.dtype.kind in "fV":  # ml_dtypes types have no loop in np.matmul
+            sums = np.matmul(a.astype(np.float32), b.astype(np.float32))
+            return (sums if "dtype" in attrs else sums.astype(a.dtype),)
         return (np.matmul(a, b),)
 
 

@@ -70,10 +70,9 @@ class CpuDevice:
         return Buffer(array, self.name, type)
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
-        from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT  # late: it emits
+        from loopgrad.codegen.schedule.products import called  # late: it emits
 
-        in_lanes = dtype.name not in BLAS_DTYPES or rows * terms * columns <= SMALL_PRODUCT
-        return not in_lanes and adds_alike(rows, columns)
+        return called(dtype, rows, terms, columns) and adds_alike(rows, columns)
 
     def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         outline = None if options.fast_math else self._extents.outline(graph, options)
@@ -172,7 +171,8 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
 
-    program = build_program(graph, options, dict.fromkeys((*LIBRARY, ANY_AXES), HOST), in_order=True)
+    by_host = dict.fromkeys((*LIBRARY, ANY_AXES), HOST)
+    program = build_program(graph, options, by_host, in_order=True, wide_products=True)
     if options.matmul_precision != FULL_PRECISION and any(isinstance(s, MatmulStep) for s in all_steps(program.steps)):
         note = f"matmul_precision={options.matmul_precision!r}: products keep all digits on this device"
         program = replace(program, notes=(*program.notes, note))

@@ -141,7 +141,7 @@ def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
-    return rewrite_block(prepare(graph, frozenset((ANY_AXES,))), in_order=True)
+    return rewrite_block(prepare(graph, frozenset((ANY_AXES,)), wide_products=True), in_order=True, wide_products=True)
 
 
 class Inside(NamedTuple):

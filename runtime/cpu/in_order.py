@@ -18,7 +18,7 @@ import numpy as np
 from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
 from loopgrad.codegen.math.compensated import added, balanced, rounded
-from loopgrad.codegen.schedule.partition import BLAS_DTYPES, SMALL_PRODUCT
+from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
 from loopgrad.graph.identities import identity, of_nothing
@@ -162,8 +162,7 @@ def _product(node: Node) -> Callable[..., Array] | None:
     *batch, m, depth = left.shape
     n = right.shape[-1]
     work = m * depth * n
-    in_lanes = left.dtype.name not in BLAS_DTYPES or work <= SMALL_PRODUCT
-    if not in_lanes or not 0 < work * prod(batch) <= MOST_PRODUCTS:
+    if not in_lanes(left, right) or not 0 < work * prod(batch) <= MOST_PRODUCTS:
         return None
     how = InOrder("add", left.dtype)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.targets.gpu.interface import tiny_products
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
-from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Words
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 
 WORKSPACE_BYTES: Final = 32 << 20  # what NVIDIA advises for Hopper
@@ -54,12 +54,12 @@ class Blas:
         if status:
             raise StreamFailure(f"cuBLAS answered status {status}")
 
-    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall:
-        """Such a product of left and right, row-major."""
-        kind, compute, factor = TYPES[dtype]
-        batch, m, k, n, transpose_left, transpose_right, precision = shape
-        if dtype is float32:
-            compute = FASTER.get(precision, compute)
+    def product(self, task: ProductTask) -> LibraryCall:
+        """That product of left and right, row-major."""
+        (kind, compute, factor), (result, *_) = TYPES[task.factors], TYPES[task.result]
+        batch, m, k, n, transpose_left, transpose_right, *_ = task
+        if task.factors is float32:
+            compute = FASTER.get(task.precision, compute)
         one, zero = factor(1), factor(0)
         left = (kind, m if transpose_left else k, m * k)
         right = (kind, k if transpose_right else n, k * n)
@@ -73,7 +73,7 @@ class Blas:
             a, b, c = (int(word) for word in words)
             check(
                 gemm(
-                    handle, *operations, n, m, k, byref(one), b, *right, a, *left, byref(zero), c, kind, n, m * n,
+                    handle, *operations, n, m, k, byref(one), b, *right, a, *left, byref(zero), c, result, n, m * n,
                     batch, compute, DEFAULT_ALGORITHM,
                 )
             )  # fmt: skip
@@ -81,17 +81,17 @@ class Blas:
         return LibraryCall("matmul", start)
 
 
-def worthwhile(shape: ProductShape, dtype: DType) -> bool:
+def worthwhile(task: ProductTask) -> bool:
     """Whether the library would be of use."""
-    batch, m, k, n = shape[:4]
-    fits = dtype in TYPES and max(batch, m, k, n) <= LARGEST_SIDE
-    return fits and batch * m * k * n >= SMALLEST_WORK and not (reads_suffice(shape) or tiny_products(batch, m, k, n))
+    batch, m, k, n = task[:4]
+    fits = task.factors in TYPES and max(batch, m, k, n) <= LARGEST_SIDE
+    return fits and batch * m * k * n >= SMALLEST_WORK and not (reads_suffice(task) or tiny_products(batch, m, k, n))
 
 
-def reads_suffice(shape: ProductShape) -> bool:
+def reads_suffice(task: ProductTask) -> bool:
     """Of many products of a vector and a matrix, whose every element is read for one term: a lane for each element of
     the results has the device busy reading, where neighbours read what lies side by side."""
-    batch, m, _, n, transpose_left, transpose_right, _ = shape
+    batch, m, _, n, transpose_left, transpose_right, *_ = task
     row = m == 1 and n >= NEIGHBOURS and not transpose_right
     column = n == 1 and m >= NEIGHBOURS and transpose_left
     return (row or column) and batch * m * n >= MANY_LANES

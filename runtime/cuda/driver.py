@@ -8,7 +8,6 @@ from hashlib import sha256
 from typing import Any, Final
 
 from loopgrad.codegen.targets.gpu.support.update_list import ENTRY, GROUP
-from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
 from loopgrad.runtime.cpu.native_pool import wanted_threads
 from loopgrad.runtime.cuda import libraries
@@ -16,7 +15,7 @@ from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.cuda.blas import WORKSPACE_BYTES, Blas, worthwhile
 from loopgrad.runtime.cuda.found import CudaMissing, capability
 from loopgrad.runtime.cuda.linking import by_nvjitlink, check_driver, device_runtime, link, nvjitlink_version
-from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Shared, Work
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Shared, Work
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 from loopgrad.runtime.gpu.streams.driver import StreamDriver, StreamImage
@@ -84,13 +83,13 @@ class CudaDriver(StreamDriver):
         with ThreadPoolExecutor(min(wanted_threads(), len(codes))) as threads:
             return list(threads.map(assembled, codes))
 
-    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
-        if self._without_blas or not worthwhile(shape, dtype):
+    def product(self, task: ProductTask) -> LibraryCall | None:
+        if self._without_blas or not worthwhile(task):
             return None
         if self._blas is None:
             self._blas = self._load_blas()
             self._without_blas = self._blas is None
-        return None if self._blas is None else self._blas.product(shape, dtype)
+        return None if self._blas is None else self._blas.product(task)
 
     def _load_blas(self) -> Blas | None:
         library = libraries.load("cublas")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from loopgrad.codegen.options import FULL_PRECISION
-from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.program import ArraySlot, MatmulStep
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.gpu.memory import Allocation, Bytes
 
@@ -25,9 +25,10 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Push = tuple[int, int, int, int, int, int]  # table, across, along, first, end, lanes
 
 
-class ProductShape(NamedTuple):
+class ProductTask(NamedTuple):
     """`batch` products of `m` x `k` and `k` x `n` matrices, row-major; a flag says that the operand is stored
-    transposed. `precision`: of the factors, where they are of float32 (see Options)."""
+    transposed. 16-bit `factors` are added up in float32, which the `result` may be.
+    `precision`: of the factors, where they are of float32 (see Options)."""
 
     batch: int
     m: int
@@ -35,11 +36,15 @@ class ProductShape(NamedTuple):
     n: int
     transpose_left: bool
     transpose_right: bool
+    factors: DType
+    result: DType
     precision: str = FULL_PRECISION
 
 
-def product_shape(step: MatmulStep, precision: str = FULL_PRECISION) -> ProductShape:
-    return ProductShape(step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, precision)
+def product_task(step: MatmulStep, slots: Sequence[ArraySlot], precision: str = FULL_PRECISION) -> ProductTask:
+    factors, result = (slots[slot].type.dtype for slot in (step.left, step.out))
+    turned = (step.transpose_left, step.transpose_right)
+    return ProductTask(step.batch, step.m, step.k, step.n, *turned, factors, result, precision)
 
 
 class RoutineTask(NamedTuple):
@@ -223,7 +228,7 @@ class Driver(Protocol):
         that ends the loops."""
         ...
 
-    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
+    def product(self, task: ProductTask) -> LibraryCall | None:
         """Such a product of left and right by a library; None where none has it."""
         ...
 

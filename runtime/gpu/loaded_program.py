@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.nodes import Location
 from loopgrad.graph.types import float32
-from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_shape, put
+from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_task, put
 from loopgrad.runtime.gpu.memory import Allocation
 
 LARGE_PRODUCT: Final = 1 << 30  # multiplications
@@ -66,14 +66,14 @@ class LoadedProgram:
         return self._libraries and (self.program.straight or not self.recordable)
 
     def _product(self, step: MatmulStep) -> LibraryCall | None:
-        return self.driver.product(product_shape(step, self._precision), self.program.slots[step.out].type.dtype)
+        return self.driver.product(product_task(step, self.program.slots, self._precision))
 
     def _products(self) -> list[MatmulStep]:
         return [step for step in all_steps(self.program.steps) if isinstance(step, MatmulStep)]
 
     def precision_notes(self) -> tuple[str, ...]:
         """What becomes of an option for products."""
-        found = [step for step in self._products() if self.program.slots[step.out].type.dtype is float32]
+        found = [step for step in self._products() if self.program.slots[step.left].type.dtype is float32]
         if self._precision == FULL_PRECISION or not found:
             return ()
         called = sum(self.product(step) is not None for step in found)

@@ -18,9 +18,8 @@ import numpy as np
 
 from loopgrad.codegen.program import NO_LIBRARIES
 from loopgrad.codegen.targets.spirv.features import ENTRY_NAME
-from loopgrad.graph.types import DType
 from loopgrad.runtime.cache import DiskCache, kept_code
-from loopgrad.runtime.gpu.driver import ProductShape, RoutineTask, Shared
+from loopgrad.runtime.gpu.driver import ProductTask, RoutineTask, Shared
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, Piece
 from loopgrad.runtime.vulkan.api import TYPE_CPU
@@ -228,7 +227,7 @@ class VulkanDriver:
     def routine(self, task: RoutineTask) -> None:
         """No library."""
 
-    def product(self, shape: ProductShape, dtype: DType) -> None:
+    def product(self, task: ProductTask) -> None:
         """No library."""
 
     @property

@@ -62,6 +62,19 @@ def test_batches(compiled_device: str, dtype: Any, shapes: tuple[tuple[int, ...]
     np.testing.assert_array_equal(seen(lg.matmul(given(left, dtype), given(right, dtype))), left @ right)
 
 
+@pytest.mark.parametrize("dtype", [lg.bfloat16, lg.float16], ids=str)
+@pytest.mark.parametrize("shape", [(30, 500, 20), (1, 500, 20), (3, 9, 4)])
+def test_sums_of_16_bit_floats_are_rounded_once(compiled_device: str, dtype: Any, shape: tuple[int, int, int]) -> None:
+    """Terms that cancel: what is left counts less than a digit of what was added up."""
+    skip_halves_without_a_library(compiled_device, dtype)
+    m, k, n = shape
+    rng = np.random.default_rng(k)
+    a, b = given(rng.normal(size=(m, k)), dtype), given(rng.normal(size=(k, n)), dtype)
+    exact = seen(a) @ seen(b)
+    rounding = 2.0 ** (-8 if dtype is lg.bfloat16 else -11)
+    assert (np.abs(seen(a @ b) - exact) <= np.abs(exact) * rounding + 2e-5).all()
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", [lg.float32, lg.float64], ids=str)
 def test_a_product_between_other_steps_is_replayed(compiled_device: str, dtype: Any) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from loopgrad.codegen.program import NO_LIBRARIES
-from loopgrad.graph.types import DType
 from loopgrad.runtime.cpu.loader import Code
-from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, Push, RoutineTask, Shared, Words
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Push, RoutineTask, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from tests.simulator.code import UPDATE_GROUP, update_code
 
@@ -201,7 +200,7 @@ class SimulatorDriver:
     def routine(self, task: RoutineTask) -> None:
         """No library."""
 
-    def product(self, shape: ProductShape, dtype: DType) -> None:
+    def product(self, task: ProductTask) -> None:
         """No library."""
 
     host_decides = "the simulator has no graphs"

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.graph.types import DType
-from loopgrad.runtime.gpu.driver import LibraryCall, ProductShape, RoutineTask, Shared, Work
+from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, RoutineTask, Shared, Work
 from loopgrad.runtime.gpu.ledger import Ledger, complete
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
 from loopgrad.runtime.gpu.streams.api import StreamApi, StreamFailure
@@ -238,7 +237,7 @@ class StreamDriver:
         """A driver with loops in graphs says so."""
         return None
 
-    def product(self, shape: ProductShape, dtype: DType) -> LibraryCall | None:
+    def product(self, task: ProductTask) -> LibraryCall | None:
         return None
 
     def libraries(self, family: Container[str]) -> Mapping[str, str]:

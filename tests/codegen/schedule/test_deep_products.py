@@ -24,7 +24,7 @@ def test_slices_are_added_up(device, dtype, batch, k, m, n):
 @pytest.mark.parametrize(
     ("batch", "k", "dtype", "slices"),
     [(25, 10_000, float32, 20), (25, 10_007, float32, 1), (25, 1000, float64, 1), (1, 10_000, float32, 1),
-     (80, 10_000, float32, 1), (25, 10_000, float16, 1), (25, 10_000, int64, 1)],
+     (80, 10_000, float32, 1), (25, 10_000, float16, 20), (25, 10_000, int64, 1)],
 )  # fmt: skip
 @pytest.mark.parametrize("turned", [(True, False), (True, True), (False, False)])
 def test_which_are(batch, k, dtype, slices, turned):

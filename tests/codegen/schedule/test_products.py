@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.schedule import schedule
@@ -106,3 +108,19 @@ def test_a_product_that_is_a_result_is_kept_beside_its_transpose(check, rng):
         return [product, turned(product)]
 
     check(program, [SQUARE, SQUARE], [rng.normal(size=SQUARE.shape) for _ in range(2)])
+
+
+@pytest.mark.parametrize("shape", [(SIZE * SIZE,), (5, 8, SIZE)])
+def test_a_product_in_another_shape_is_not_copied(check, rng, shape):
+    arrays = [rng.normal(size=SQUARE.shape) for _ in range(2)]
+    built = check(lambda a, b: [ops.reshape(ops.matmul(a, b), shape)], [SQUARE, SQUARE], arrays, kernels=0)
+    assert len(built.steps) == 1
+
+
+def test_a_product_that_is_a_result_in_two_shapes_is_made_once(check, rng):
+    def program(a, b):
+        product = ops.matmul(a, b)
+        return [ops.reshape(product, (SIZE * SIZE,)), product, ops.reshape(product, (4, 10, SIZE))]
+
+    built = check(program, [SQUARE, SQUARE], [rng.normal(size=SQUARE.shape) for _ in range(2)])
+    assert len(large_products(built.steps)) == 1

@@ -241,6 +241,26 @@ def test_large_products_are_the_librarys(sim, dtype, left, right, transpose):
 
 
 @inside
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_library_reads_16_bit_factors_as_they_are(sim, dtype, wide):
+    own = getattr(lg, dtype)
+    rng = np.random.default_rng(8)
+    a, b = (lg.asarray(rng.normal(size=shape)).astype(own) for shape in ((100, 120), (120, 110)))
+    lg.eval(a, b)
+    compiled = lg.compile(lambda a, b: a.astype(lg.float32) @ b.astype(lg.float32) if wide else a @ b)
+    before = sim.blas().cublas_products()
+    calls = spent(sim, lambda: lg.eval(compiled(a, b)))
+    got = compiled(a, b)
+    assert got.dtype is (lg.float32 if wide else own)
+    exact = np.asarray(a.astype(lg.float64)) @ np.asarray(b.astype(lg.float64))
+    digit = 1e-6 if wide else 2.0 ** (-8 if dtype == "bfloat16" else -11)
+    assert (np.abs(np.asarray(got.astype(lg.float64)) - exact) <= digit * np.abs(exact) + 1e-4).all()
+    assert sim.blas().cublas_products() == before + 2
+    assert calls["launches"] == 0
+
+
+@inside
 def test_a_librarys_precision_is_what_the_option_says(sim):
     """For float32 only, in programs of their own, announced; and refused where nobody has such a one."""
     rng = np.random.default_rng(7)

@@ -145,17 +145,17 @@ def test_why_the_host_decides():
     assert "replay" not in notes("simulator:1")
 
 
-def product(shape, dtype):
+def product(task):
     """A library on the host."""
 
     def start(words):
-        sizes = (shape.m * shape.k, shape.k * shape.n, shape.m * shape.n)
+        sizes = (task.m * task.k, task.k * task.n, task.m * task.n)
         a, b, c = (
-            np.frombuffer((ctypes.c_char * (8 * size)).from_address(int(word)), dtype.np)
+            np.frombuffer((ctypes.c_char * (8 * size)).from_address(int(word)), task.result.np)
             for word, size in zip(words, sizes, strict=True)
         )
-        left = a.reshape(shape.k, shape.m).T if shape.transpose_left else a.reshape(shape.m, shape.k)
-        right = b.reshape(shape.n, shape.k).T if shape.transpose_right else b.reshape(shape.k, shape.n)
+        left = a.reshape(task.k, task.m).T if task.transpose_left else a.reshape(task.m, task.k)
+        right = b.reshape(task.n, task.k).T if task.transpose_right else b.reshape(task.k, task.n)
         c[:] = (left @ right).reshape(-1)
 
     return LibraryCall("matmul", start)

@@ -11,6 +11,7 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits
 
@@ -28,7 +29,7 @@ class StoredProduct:
         return True
 
     def finish(self, e: Emitter, element: Val, address: Val, value: Val) -> None:
-        e.b.store(address, value)
+        e.b.store(address, to_memory(e, value, e.kernel.params[OUT].dtype))
 
 
 class FinishedProduct(StoredProduct):
@@ -44,7 +45,7 @@ class FinishedProduct(StoredProduct):
 
     def finish(self, e: Emitter, element: Val, address: Val, value: Val) -> None:
         if self.stored:
-            e.b.store(address, value)
+            super().finish(e, element, address, value)
         self.value, body = value, e.kernel.body
         with self.own.nested():
             self.own.lane = element

@@ -14,11 +14,14 @@ from functools import partial
 from typing import NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
+from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
+from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 from loopgrad.codegen.targets.gpu.lanes.product_plan import NEXT, Product
-from loopgrad.codegen.targets.gpu.lanes.product_results import StoredProduct
+from loopgrad.codegen.targets.gpu.lanes.product_results import OUT, StoredProduct
 from loopgrad.codegen.targets.gpu.lanes.tiles import divided
+from loopgrad.graph.types import sum_dtype
 
 
 class Operand(NamedTuple):
@@ -51,7 +54,8 @@ class Square:
 
     def __init__(self, e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
         self.e, self.b, self.product, self.results = e, e.b, product, results
-        self.type = memory_type(e.kernel.params[2].dtype)
+        self.given, self.result = e.kernel.params[0].dtype, e.kernel.params[OUT].dtype
+        self.type = memory_type(sum_dtype(self.given))
         self.batch, piece = divided(e, number, product.rows * product.columns)
         row, column = divided(e, piece, product.columns)
         side = e.b.const("i64", product.side)
@@ -138,7 +142,7 @@ class Square:
 
     def _matrix(self, param: int, elements: int) -> Val:
         """Where this batch's matrix begins."""
-        return self.e.at(self.e.table.params[param], self.batch, elements * SIZE[self.type])
+        return self.e.at(self.e.table.params[param], self.batch, elements * self.e.kernel.params[param].dtype.itemsize)
 
     def _sources(self, operand: Operand, first: Val) -> list[Source]:
         """This invocation's elements of a slab. Neighbours load what lies side by side in memory."""
@@ -152,7 +156,7 @@ class Square:
             if inside is not None:
                 whole_line = e.select(inside, whole_line, b.const("i64", 0))
             index = self._sum(self._times(whole_line, operand.line_step), self._times(whole_k, operand.k_step))
-            address = e.at(operand.base, index, SIZE[self.type])
+            address = e.at(operand.base, index, self.given.itemsize)
             found.append(Source(address, operand.base, whole_k, inside, self._sum(self._times(k, p.pitch), line)))
         return found
 
@@ -162,7 +166,7 @@ class Square:
         start = self._times(number, p.depth)
         steps = (p.m if p.transpose_left else 1, 1 if p.transpose_right else p.n)
         return [
-            [self._element(source, start, self._times(start, step * SIZE[self.type])) for source in part]
+            [self._element(source, start, self._times(start, step * self.given.itemsize)) for source in part]
             for part, step in zip(sources, steps, strict=True)
         ]
 
@@ -172,9 +176,13 @@ class Square:
         address = self._sum(source.address, offset)
         if ends is not None:
             address = e.select(ends, address, source.base)
-        value = b.load(address, self.type, invariant=True)
+        value = self._widened(b.load(address, memory_type(self.given), invariant=True))
         inside = self._both(source.inside, ends)
         return value if inside is None else e.select(inside, value, b.const(self.type, 0))
+
+    def _widened(self, x: Val) -> Val:
+        """An element as it is added up."""
+        return ScalarOps(self.e).widened(from_memory(self.e, x, self.given), self.given)
 
     def _slot(self, number: Val) -> Val:
         """Where slab `number` begins in memory of the workgroup."""
@@ -302,10 +310,10 @@ class Square:
         p, e = self.product, self.e
         line, place = self._plus(self.row, row), self._plus(self.column, column)
         index = self._sum(self._times(line, p.n), place)
-        address = e.at(self._matrix(2, p.m * p.n), index, SIZE[self.type])
+        address = e.at(self._matrix(OUT, p.m * p.n), index, self.result.itemsize)
         inside = self._both(self._below(line, p.m, p.side), self._below(place, p.n, p.side))
         element = index if p.batch == 1 else self._sum(index, self._times(self.batch, p.m * p.n))
-        finish = partial(self.results.finish, e, element, address, value)
+        finish = partial(self.results.finish, e, element, address, ScalarOps(e).rounded(value, self.result))
         if inside is None:
             finish()
         else:

@@ -14,23 +14,23 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.gpu.lanes.product_results import OUT
 from loopgrad.codegen.targets.gpu.lanes.row_stages import WithParams
-from loopgrad.codegen.targets.gpu.support.support_kernels import Body, matmul_kernel
-from loopgrad.graph.types import DType, int64
+from loopgrad.codegen.targets.gpu.support.support_kernels import Body
+from loopgrad.graph.types import int64
 
 
-def epilogue_kernel(step: MatmulStep, dtype: DType, epilogue: Kernel) -> Kernel:
-    """The epilogue with the parameters of the product before its own."""
+def epilogue_kernel(step: MatmulStep, plain: Kernel, epilogue: Kernel) -> Kernel:
+    """The epilogue with the parameters of the `plain` product before its own."""
     assert step.epilogue is not None
     own = [i for i, slot in enumerate(step.epilogue.slots) if slot != step.out]
     places = {i: OUT + 1 + at for at, i in enumerate(own)}
-    params = (*matmul_kernel(step, dtype).params, *[epilogue.params[i] for i in own])
+    params = (*plain.params, *[epilogue.params[i] for i in own])
     moved = WithParams(epilogue, params, [places.get(i, OUT) for i in range(len(epilogue.params))]).run()
     return replace(moved, name=f"matmul_{epilogue.name.partition('_')[2]}")
 
 
-def finished_kernel(step: MatmulStep, dtype: DType, epilogue: Kernel) -> Kernel:
+def finished_kernel(step: MatmulStep, plain: Kernel, epilogue: Kernel) -> Kernel:
     """One lane per element of the product, which adds up its terms and goes on."""
-    kernel, plain = epilogue_kernel(step, dtype, epilogue), matmul_kernel(step, dtype)
+    kernel = epilogue_kernel(step, plain, epilogue)
     arguments = tuple([KValue(int64) for _ in kernel.domain])
     body = Body()
     lane = _number(body, arguments, kernel.domain)

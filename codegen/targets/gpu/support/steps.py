@@ -28,6 +28,7 @@ from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
 from loopgrad.codegen.targets.gpu.support.product_kernels import epilogue_kernel, finished_kernel
 from loopgrad.codegen.targets.gpu.support.support_kernels import copy_kernel, fill_kernel, matmul_kernel
+from loopgrad.graph.types import sum_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +98,18 @@ class _Supported:
         return self.launch(self.support.add(copy_kernel(width)), size // width)
 
     def product(self, step: MatmulStep) -> int:
-        dtype, geometry = self.slots[step.out].type.dtype, self.support.geometry
-        product = squared(step, dtype, geometry.group, geometry.memory)
+        factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
+        geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
+        product = squared(step, sum_dtype(factors), geometry.group, geometry.memory)
         plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
-            return self.launch(self.support.add(matmul_kernel(step, dtype), plan), lanes, tiles)
+            return self.launch(self.support.add(plain, plan), lanes, tiles)
         epilogue = self.kernels[step.epilogue.kernel]
         if product is None:
-            kernel = finished_kernel(step, dtype, epilogue)
+            kernel = finished_kernel(step, plain, epilogue)
         else:
-            kernel, plan = epilogue_kernel(step, dtype, epilogue), replace(plan, epilogue=Epilogue(step.stored))
+            kernel, plan = epilogue_kernel(step, plain, epilogue), replace(plan, epilogue=Epilogue(step.stored))
         self.routines[self.row(step, epilogue.name, product)] = None
         return self.launch(self.support.own(kernel, self.support.options.fast_math, plan), lanes, tiles)
 

@@ -14,7 +14,7 @@ from loopgrad.codegen.math.compensated import added, merged, rounded
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
 from loopgrad.graph.identities import identity
-from loopgrad.graph.types import DTYPES, DType, bool_, int64
+from loopgrad.graph.types import DTYPES, DType, bool_, int64, sum_dtype
 
 FAN_IN: Final = 64
 
@@ -35,6 +35,9 @@ class Body:
 
     def integer(self, opcode: str, x: KValue, y: KValue | int) -> KValue:
         return self.one(opcode, int64, x, self.const(y) if isinstance(y, int) else y)
+
+    def cast(self, x: KValue, dtype: DType) -> KValue:
+        return x if x.dtype is dtype else self.one("cast", dtype, x)
 
     def store(self, param: int, index: KValue, value: KValue) -> None:
         self.ops.append(KOp("store", (index, value), (), {"param": param}))
@@ -164,9 +167,9 @@ def combine_kernel(kind: str, dtype: DType, size: int, copies: int) -> Kernel:
     return _kernel(f"combine_{kind}", lane, body, params, size)
 
 
-def matmul_kernel(step: MatmulStep, dtype: DType) -> Kernel:
-    """One lane per element of the product, its terms added in order."""
-    lane, body = KValue(int64), Body()
+def matmul_kernel(step: MatmulStep, factors: DType, result: DType) -> Kernel:
+    """One lane per element of the product, its terms added in order, then rounded."""
+    lane, body, dtype = KValue(int64), Body(), sum_dtype(factors)
     column = body.integer("rem", lane, step.n)
     rest = body.integer("div", lane, step.n)
     row, batch = body.integer("rem", rest, step.m), body.integer("div", rest, step.m)
@@ -177,14 +180,16 @@ def matmul_kernel(step: MatmulStep, dtype: DType) -> Kernel:
     right = body.integer("add", right, body.integer("mul", column, right_column))
 
     def term(inner: Body, k: KValue, carried: KValue) -> KValue:
-        x = inner.one("load", dtype, inner.integer("add", left, inner.integer("mul", k, left_step)), param=0)
-        y = inner.one("load", dtype, inner.integer("add", right, inner.integer("mul", k, right_step)), param=1)
+        x = inner.one("load", factors, inner.integer("add", left, inner.integer("mul", k, left_step)), param=0)
+        y = inner.one("load", factors, inner.integer("add", right, inner.integer("mul", k, right_step)), param=1)
+        x, y = inner.cast(x, dtype), inner.cast(y, dtype)
         if dtype is bool_:
             return inner.one("or", dtype, carried, inner.one("and", dtype, x, y))
         return inner.one("add", dtype, carried, inner.one("mul", dtype, x, y))
 
     zero = body.const(False if dtype is bool_ else 0, dtype)
-    body.store(2, lane, body.fold(body.const(step.k), zero, term))
-    sizes = (step.batch * step.m * step.k, step.batch * step.k * step.n, step.batch * step.m * step.n)
-    params = tuple([BufferParam(dtype, size, "write" if i == 2 else "read") for i, size in enumerate(sizes)])
-    return _kernel("matmul", lane, body, params, sizes[2])
+    body.store(2, lane, body.cast(body.fold(body.const(step.k), zero, term), result))
+    sizes = (step.batch * step.m * step.k, step.batch * step.k * step.n)
+    lanes = step.batch * step.m * step.n
+    params = (*[BufferParam(factors, size, "read") for size in sizes], BufferParam(result, lanes, "write"))
+    return _kernel("matmul", lane, body, params, lanes)

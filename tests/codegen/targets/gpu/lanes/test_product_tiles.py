@@ -6,20 +6,20 @@ import pytest
 from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
 from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, squared
-from loopgrad.graph.types import TensorType, dtype_named, float32, float64, int32
+from loopgrad.graph.types import TensorType, bfloat16, dtype_named, float32, float64, int32
 from loopgrad.runtime.cuda.blas import worthwhile
-from loopgrad.runtime.gpu.driver import ProductShape
+from loopgrad.runtime.gpu.driver import ProductTask
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
 
-def multiplied(left, right, transpose_left=False, transpose_right=False):
+def multiplied(left, right, transpose_left=False, transpose_right=False, result=None):
     """left @ right on the device; the operands are stored as the flags say."""
     batch, m, k = left.shape
     n = right.shape[2]
     dtype = dtype_named(left.dtype.name)
     stored = [x.swapaxes(1, 2) if flag else x for x, flag in ((left, transpose_left), (right, transpose_right))]
     slots = [ArraySlot(TensorType(x.shape, dtype), "input") for x in stored]
-    slots.append(ArraySlot(TensorType((batch, m, n), dtype), "output"))
+    slots.append(ArraySlot(TensorType((batch, m, n), result or dtype), "output"))
     step = MatmulStep(0, 1, 2, batch, m, k, n, transpose_left, transpose_right)
     executable = executable_of(Program(tuple(slots), (0, 1), (2,), (), (step,)))
     (result,) = executable.run([device().put(np.ascontiguousarray(x)) for x in stored])
@@ -36,6 +36,21 @@ def test_squares_of_every_size(monkeypatch, few, dtype):
     wanted = left.astype(np.float64) @ right.astype(np.float64)
     for flags in ((False, False), (True, True)) if few % 4 else ((True, False), (False, True)):
         np.testing.assert_allclose(multiplied(left, right, *flags), wanted, rtol=0, atol=1e2 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("result", [bfloat16, float32], ids=str)
+@pytest.mark.parametrize(("few", "shape"), [(1, (1, 40, 50, 60)), (20, (2, 37, 100, 33)), (20, (1, 2, 300, 9))])
+def test_factors_of_16_bits_are_added_up_in_32(monkeypatch, few, shape, result):
+    monkeypatch.setattr(product, "FEW_SQUARES", few)
+    batch, m, k, n = shape
+    rng = np.random.default_rng(k)
+    left, right = (rng.normal(size=s).astype(bfloat16.np) for s in ((batch, m, k), (batch, k, n)))
+    wanted = left.astype(np.float64) @ right.astype(np.float64)
+    for flags in ((False, False), (True, True)):
+        got = multiplied(left, right, *flags, result)
+        assert got.dtype == result.np
+        rounding = 0.0 if result is float32 else 2.0**-8
+        assert (np.abs(got.astype(np.float64) - wanted) <= rounding * np.abs(wanted) + 1e-4).all()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +90,7 @@ def test_many_tiny_products_are_left_to_lanes():
         (1 << 8, 16, 16, 16): True,
     }
     for shape, large in shapes.items():
-        assert worthwhile(ProductShape(*shape, False, False), float32) == large
+        assert worthwhile(ProductTask(*shape, False, False, float32, float32)) == large
         assert (squared(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10) is not None) == large
 
 
