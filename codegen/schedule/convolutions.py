@@ -1,6 +1,7 @@
 """Convolutions as products of matrices, or as sums of products; see `graph.primitives.convolution`.
 
-conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, N places), for each group
+conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, places), for each group and each of
+                                   the batch; of few places (O, C k) x (C k, N places), for each group
 conv of few                    ->  reduce_sum(windows of x * kernel), which stores no window
 
 The windows of x are a gather at places that are affine in the index, so whoever reads them reads x in order.
@@ -16,7 +17,7 @@ from typing import Final
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
 from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import TensorType, bool_, float32, int64
+from loopgrad.graph.types import DType, TensorType, bool_, int64, sum_dtype
 
 FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
 SMALL_WINDOW: Final = 4
@@ -27,11 +28,7 @@ SHORT_RESULT: Final = 1024  # elements: fewer leave too few lanes that add up by
 def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
     """What stands for the results of a `conv`, none of whose values is empty."""
     x, kernel = node.operands
-    narrow = x.dtype if x.dtype.is_float and x.dtype.bits == 16 else None
-    if narrow is not None:
-        x, kernel = (builder.value("cast", v, dtype=float32) for v in (x, kernel))
-    found = _Windows(node, x, builder).convolved(kernel)
-    return [found if narrow is None else builder.value("cast", found, dtype=narrow)]
+    return [_Windows(node, x, builder).convolved(kernel)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +144,28 @@ class _Windows:
     # the two ways
 
     def _product(self, kernel: Value) -> Value:
-        """(groups, results, C k) x (groups, C k, N places), with the batch brought to the front."""
-        depth = self.channels * prod(self.window)
-        rows = self.b.value(
-            "reshape", self._taken(("groups", "channels", "window", "batch", "places")).elements,
-            shape=(self.groups, depth, self.batch * prod(self.places)),
-        )  # fmt: skip
+        """(groups, results, C k) x (groups, C k, places) of each of the batch, which is as the results lie; of few
+        places, for which copies of the kernel are no smaller, the places of all at once, with the batch brought to the
+        front behind it."""
+        depth, places = self.channels * prod(self.window), prod(self.places)
         weights = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
-        found = self.b.value("matmul", weights, rows)
-        shape = (self.groups, self.results, self.batch, prod(self.places))
-        return self.b.value("transpose", self.b.value("reshape", found, shape=shape), perm=(2, 0, 1, 3))
+        if places >= depth:
+            copies = (self.batch, *weights.shape)
+            rows = self._rows(("batch", "groups", "channels", "window", "places"), (*copies[:2], depth, places))
+            return self.b.value("matmul", self.b.value("broadcast", weights, shape=copies, dims=(1, 2, 3)), rows)
+        order, shape = ("groups", "channels", "window", "batch", "places"), (self.groups, depth, self.batch * places)
+        found = self.b.value("matmul", weights, self._rows(order, shape))
+        apart = (self.groups, self.results, self.batch, places)
+        return self.b.value("transpose", self.b.value("reshape", found, shape=apart), perm=(2, 0, 1, 3))
+
+    def _rows(self, order: Sequence[str], shape: tuple[int, ...]) -> Value:
+        """All windows; those of one element, one beside the other, are x."""
+        whole = order[0] == "batch" and self.x.shape[2:] == self.places and set(self.window) == {1}
+        return self.b.value("reshape", self.x if whole else self._taken(order).elements, shape=shape)
 
     def _sum(self, kernel: Value) -> Value:
-        """What is added up lies in front where there are many results, each of a lane of its own, else behind."""
+        """What is added up lies in front where there are many results, each of a lane of its own, else behind; 16-bit
+        floats are added up in float32."""
         kept, summed = ("batch", "groups", "results", "places"), ("channels", "window")
         many = prod(self.node.results[0].shape) >= SHORT_RESULT
         taken = self._taken((*summed, *kept) if many else (*kept, *summed))
@@ -170,11 +176,14 @@ class _Windows:
         order = sorted(range(len(own)), key=lambda j: own[j])
         turned = self.b.value("transpose", parted, perm=tuple(order))
         weights = self.b.value("broadcast", turned, shape=shape, dims=tuple(sorted(own)))
-        terms = self.b.value("mul", taken.elements, weights)
+        terms = self.b.value("mul", *[self._cast(v, sum_dtype(v.dtype)) for v in (taken.elements, weights)])
         present = self._present(taken) if self.attrs["absent"] else None
         if present is not None:
             terms = self.b.value("select", present, terms, self.b.const(0, TensorType(shape, terms.dtype)))
         axes = sorted(own[2:])
         if not many and len(axes) > 1 and self.window[-1] >= LONG_ROW:
             terms = self.b.value("reduce_sum", terms, axes=(axes.pop(),))  # rows of x, which are read in order
-        return self.b.value("reduce_sum", terms, axes=tuple(axes))
+        return self._cast(self.b.value("reduce_sum", terms, axes=tuple(axes)), kernel.dtype)
+
+    def _cast(self, value: Value, dtype: DType) -> Value:
+        return value if value.dtype is dtype else self.b.value("cast", value, dtype=dtype)

@@ -3,7 +3,8 @@
     %1 = const {value=0} : int64
     %2 = add %0 %1                 ->   uses of %2 read %0
 
-Float identities are limited to those exact for NaN, infinities and signed zeros (x * 1, x / 1).
+Float identities are limited to those exact for NaN, infinities and signed zeros (x * 1, x / 1). An index that lies
+within its array, as those of windows do, isn't clamped.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
+from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
 
@@ -21,6 +23,7 @@ class _Fold(Rebuilder):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.constants: dict[KValue, Any] = {}
+        self.ranges = Ranges(kernel)
 
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
         if op.opcode == "const":
@@ -37,7 +40,7 @@ class _Fold(Rebuilder):
             return self.copy(op, operands)
         if all(v in self.constants for v in operands):
             return self.evaluate(op, operands)
-        same = self.identity(op, operands)
+        same = self.bound(op, operands) if op.opcode in ("min", "max") else self.identity(op, operands)
         return self.copy(op, operands) if same is None else (same,)
 
     def select(self, op: KOp, operands: tuple[KValue, ...]) -> KValue:
@@ -69,6 +72,17 @@ class _Fold(Rebuilder):
             if row.commutes and self.constants.get(operands[0]) == row.neutral:
                 return operands[1]
         return self.logic(op, operands)
+
+    def bound(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
+        """Which operand a minimum or maximum of integers is, where their ranges say so."""
+        if not operands[0].dtype.is_integer:
+            return None
+        (low, high), (other_low, other_high) = (self.ranges.of(v) for v in op.operands)
+        if op.opcode == "max":
+            low, high, other_low, other_high = other_low, other_high, low, high
+        if high <= other_low:
+            return operands[0]
+        return operands[1] if other_high <= low else None
 
     def logic(self, op: KOp, operands: tuple[KValue, ...]) -> KValue | None:
         if op.opcode not in ("and", "or") or operands[0].dtype.kind != "b":

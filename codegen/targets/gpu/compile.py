@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMappi
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
+from loopgrad.codegen.targets.gpu.lanes.windows import written_out
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
 
@@ -69,7 +70,7 @@ class _Kernels:
 
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
-    straightened = replace(program, kernels=tuple(map(chosen, program.kernels)))
+    straightened = replace(program, kernels=tuple([written_out(chosen(kernel)) for kernel in program.kernels]))
     program = with_epilogues(with_row_stages(with_pieces(with_stack_rows(straightened)), image.geometry))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)

@@ -33,6 +33,7 @@ from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
+from loopgrad.codegen.targets.gpu.lanes.windows import TOGETHER, overlapping
 
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
 UNROLLED_WEIGHT: Final = 400
@@ -174,7 +175,10 @@ def most_streamed(kernel: Kernel) -> int:
     """As many lanes at once as a stream is fastest with: so many that an invocation has STREAMED bytes of an array on
     the way. On an H200 x + 1 takes 1.03 times as long with twice as many, and 1.14 times with half."""
     widest = max([param.dtype.itemsize for param in kernel.params], default=1)
-    return min(most_unrolled(kernel), max(FEWEST_STREAMED, STREAMED // widest))
+    many = max(FEWEST_STREAMED, STREAMED // widest)
+    if straight(kernel) and overlapping(kernel, FEWEST_STREAMED):
+        return power_below(max(min(many, TOGETHER // weight(kernel)), 1))
+    return min(most_unrolled(kernel), many)
 
 
 def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:

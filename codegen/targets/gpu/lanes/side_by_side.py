@@ -17,9 +17,12 @@ from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
+from loopgrad.codegen.targets.gpu.lanes.windows import overlapping
 
 WORD: Final = 4  # bytes: narrower accesses aren't faster together
 ACCESSES: Final = ("load", "store")
+NEAR: Final = 2  # elements from lane to lane
+NEAR_COST: Final = 0.5  # of a scattered access
 
 
 class _Form(NamedTuple):
@@ -41,7 +44,8 @@ def lanes_side_by_side(kernel: Kernel, most: int) -> int:
         together = _together(kernel, side, forms)
         widest = max([element_size(kernel, op) for op in together], default=0)
         if widest and side * widest <= VECTOR_BYTES:
-            return side if len(together) > _scattered(kernel, forms, together) else 1
+            worth = overlapping(kernel, side) or len(together) > _scattered(kernel, forms, together)
+            return side if worth else 1
         side //= 2
     return 1
 
@@ -61,11 +65,13 @@ def _together(kernel: Kernel, side: int, forms: dict[KValue, _Form]) -> list[KOp
     return [op for op in aligned if side * element_size(kernel, op) >= WORD]
 
 
-def _scattered(kernel: Kernel, forms: dict[KValue, _Form], together: Sequence[KOp]) -> int:
-    """Accesses that lanes side by side make each for itself, at different places."""
+def _scattered(kernel: Kernel, forms: dict[KValue, _Form], together: Sequence[KOp]) -> float:
+    """Accesses that lanes side by side make each for itself, at different places; loads near each other, as of
+    shifted rows, meet in a cache, and count less."""
     chosen = set(together)
     others = [op for op in kernel.body.ops if op.opcode in ACCESSES and op not in chosen]
-    return sum(op.operands[0] not in forms or forms[op.operands[0]].slope != 0 for op in others)
+    slopes = [(op, forms[op.operands[0]].slope if op.operands[0] in forms else NEAR + 1) for op in others]
+    return sum(NEAR_COST if op.opcode == "load" and abs(slope) <= NEAR else 1.0 for op, slope in slopes if slope)
 
 
 def _forms(kernel: Kernel) -> dict[KValue, _Form]:

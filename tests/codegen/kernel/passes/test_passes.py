@@ -106,3 +106,27 @@ def test_arrays_that_are_needed_at_different_times_are_one():
     assert [slot.dtype for slot in after.arrays].count(float32) == 2
     given = [np.array([2.0], np.float32), np.zeros(1, np.float32)]
     assert ran(kernel, given)[1] == ran(after, given)[1] == 12.0
+
+
+def test_an_index_that_lies_within_its_array_is_not_clamped():
+    def kernel(shift, extent):
+        lane = KValue(int64)
+        ops = [KOp("const", (), (int64,), {"value": value}) for value in (shift, 0, extent - 1)]
+        by, low, high = (op.results[0] for op in ops)
+        at = KOp("add", (lane, by), (int64,))
+        above = KOp("max", (at.results[0], low), (int64,))
+        below = KOp("min", (above.results[0], high), (int64,))
+        load = KOp("load", (below.results[0],), (float32,), {"param": 0})
+        store = KOp("store", (lane, load.results[0]), (), {"param": 1})
+        params = (BufferParam(float32, extent, "read"), BufferParam(float32, 10, "write"))
+        return Kernel("k", (10,), params, Block((lane,), [*ops, at, above, below, load, store]))
+
+    def kept(shift, extent):
+        before, after = kernel(shift, extent), optimise(kernel(shift, extent))
+        arrays = [np.arange(extent, dtype=np.float32), np.zeros(10, np.float32)]
+        np.testing.assert_array_equal(ran(before, arrays)[1], ran(after, arrays)[1])
+        return [count(after.body, opcode) for opcode in ("max", "min")]
+
+    assert kept(2, 12) == [0, 0]
+    assert kept(2, 11) == [0, 1]
+    assert kept(-1, 12) == [1, 0]
