@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.build import at, emit, emit_each, user_location
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import NO_ATTRS, Value
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
 from loopgrad.graph.region_ops import call as call
 from loopgrad.graph.region_ops import for_loop as for_loop
@@ -408,23 +408,24 @@ def scatter(kind: str, table: Value, indices: Sequence[Value], updates: Value) -
     return emit("scatter", (table, *indices, updates), {"kind": kind})[0]
 
 
-def matmul(a: Value, b: Value) -> Value:
-    """Products of one row and one column are sums, which are rounded better than a chain (see docs/numpy.md)."""
+def matmul(a: Value, b: Value, dtype: DType | None = None) -> Value:
+    """Products of one row and one column are sums, which are rounded better than a chain (see docs/numpy.md). `dtype`:
+    float32 where 16-bit floats aren't to be rounded to theirs."""
     one = len(b.shape) > 1 and b.shape[-1] == 1 and a.shape == (*b.shape[:-2], 1, b.shape[-2])
     if one and a.dtype.is_float and a.dtype is b.dtype:
-        return _row_by_column(a, b)
+        return _row_by_column(a, b, dtype or a.dtype)
     if a.dtype.kind == "c":
         (p, q), (r, s) = (real(a), imag(a)), (real(b), imag(b))
         return join(sub(matmul(p, r), matmul(q, s)), add(matmul(p, s), matmul(q, r)))
-    return emit("matmul", (a, b))[0]
+    return emit("matmul", (a, b), NO_ATTRS if dtype in (None, a.dtype) else {"dtype": dtype})[0]
 
 
-def _row_by_column(a: Value, b: Value) -> Value:
+def _row_by_column(a: Value, b: Value, dtype: DType) -> Value:
     wide = sum_dtype(a.dtype)
     row = cast(a, wide)
     column = cast(reshape(b, a.shape), wide)
     total = reduce_sum(mul(row, column), (len(a.shape) - 1,))
-    return cast(reshape(total, (*a.shape[:-1], 1)), a.dtype)
+    return cast(reshape(total, (*a.shape[:-1], 1)), dtype)
 
 
 # ---- stacks

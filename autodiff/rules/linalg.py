@@ -1,4 +1,4 @@
-"""Derivatives of matmul: bilinear, batch dims in front."""
+"""Derivatives of matmul: bilinear, batch dims in front. Where it doesn't round to its operands' dtype, nor do they."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ def _matmul_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     (ct,) = cotangents
     assert ct is not None
     a, b = node.operands
-    return (ops.matmul(ct, _transposed(b)), ops.matmul(_transposed(a), ct))
+    p, q = (ops.cast(v, ct.dtype) for v in node.operands)
+    return (ops.cast(ops.matmul(ct, _transposed(q)), a.dtype), ops.cast(ops.matmul(_transposed(p), ct), b.dtype))
 
 
 def _matmul_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     (a, b), (ta, tb) = node.operands, tangents
-    left = None if ta is None else ops.matmul(ta, b)
-    right = None if tb is None else ops.matmul(a, tb)
+    dtype = node.results[0].dtype
+    left = None if ta is None else ops.matmul(ta, b, dtype)
+    right = None if tb is None else ops.matmul(a, tb, dtype)
     if left is None or right is None:
         return (left if right is None else right,)
     return (ops.add(left, right),)

@@ -151,12 +151,12 @@ def _products_in_32_bits(node: Node, builder: GraphBuilder) -> Sequence[Value] |
 
 
 def _widened(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    narrow = node.operands[0].dtype
-    wide = sum_dtype(narrow)
-    if wide is narrow:
+    wide, result = sum_dtype(node.operands[0].dtype), node.results[0].dtype
+    if wide is node.operands[0].dtype:
         return None
-    total = builder.value(node.op, *[builder.value("cast", v, dtype=wide) for v in node.operands], **node.attrs)
-    return [builder.value("cast", total, dtype=narrow)]
+    attrs = {name: value for name, value in node.attrs.items() if name != "dtype"}
+    total = builder.value(node.op, *[builder.value("cast", v, dtype=wide) for v in node.operands], **attrs)
+    return [total if result is wide else builder.value("cast", total, dtype=result)]
 
 
 def _is_empty(value: Value) -> bool:

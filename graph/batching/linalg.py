@@ -17,7 +17,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.batching.row import BatchContext, Row, all_expanded
 from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives.primitive import tensor_type
+from loopgrad.graph.primitives.primitive import Attrs, tensor_type
 
 _REPEATED: Final = 256  # elements: about what a lane can hold in registers
 
@@ -26,11 +26,11 @@ def _matmul(node: Node, operands: Sequence[Value], context: BatchContext) -> Seq
     a, b = operands
     a_varies, b_varies = context.flags(node.operands)
     if not b_varies and _stays_whole(b):
-        return (_collapsed(a, b),)
+        return (_collapsed(a, b, node.attrs),)
     if not a_varies and _stays_whole(a):
-        product = _collapsed(ops.transpose(b, (0, 2, 1)), ops.transpose(a, (1, 0)))
+        product = _collapsed(ops.transpose(b, (0, 2, 1)), ops.transpose(a, (1, 0)), node.attrs)
         return (ops.transpose(product, (0, 2, 1)),)
-    return emit("matmul", all_expanded(node, operands, context))
+    return emit("matmul", all_expanded(node, operands, context), node.attrs)
 
 
 def _stays_whole(matrix: Value) -> bool:
@@ -38,10 +38,10 @@ def _stays_whole(matrix: Value) -> bool:
     return len(type.shape) == 2 and type.size > _REPEATED
 
 
-def _collapsed(a: Value, b: Value) -> Value:
+def _collapsed(a: Value, b: Value, attrs: Attrs) -> Value:
     """(B, M, K) x (K, N)."""
     size, m, k = a.shape
-    return ops.reshape(ops.matmul(ops.reshape(a, (size * m, k)), b), (size, m, b.shape[1]))
+    return ops.reshape(emit("matmul", (ops.reshape(a, (size * m, k)), b), attrs)[0], (size, m, b.shape[1]))
 
 
 ROWS: Final[dict[str, Row]] = {"matmul": _matmul}

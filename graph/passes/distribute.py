@@ -279,7 +279,7 @@ class _Distribution:
 
 def _is_large(node: Node) -> bool:
     """Whether it is a product that somebody would call a library for."""
-    if node.op != "matmul" or not node.results[0].dtype.is_float or node.results[0].dtype.bits < 32:
+    if node.op != "matmul" or not node.results[0].dtype.is_float or node.operands[0].dtype.bits < 32:
         return False
     return prod(node.operands[0].shape[-2:]) * node.operands[1].shape[-1] > FEW and prod(node.results[0].shape) > 0
 

@@ -11,8 +11,8 @@ index is its own rows; a product by a matrix that all trips share is one large p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from loopgrad.graph.batching import batch
 from loopgrad.graph.build import trace
@@ -89,18 +89,18 @@ class TripRows:
         if node.op == "matmul" and not all(varies) and len(node.results[0].shape) == 2:
             left, right = operands
             if varies[0]:
-                return [self._by_shared(left, right)]
-            product = self._by_shared(self._turned(right), self._turned(left))  # of both, exchanged and turned
+                return [self._by_shared(left, right, node.attrs)]
+            product = self._by_shared(self._turned(right), self._turned(left), node.attrs)  # of both
             return [self._turned(product)]
         if not any(varies):
             return builder.emit(node.op, operands, node.attrs)
         return self._batched(node, operands, varies)
 
-    def _by_shared(self, rows: Value, matrix: Value) -> Value:
+    def _by_shared(self, rows: Value, matrix: Value, attrs: Mapping[str, Any]) -> Value:
         """(trips, m, k) by (k, n)."""
         trips, m, k = rows.shape
         flat = self._builder.value("reshape", rows, shape=(trips * m, k))
-        product = self._builder.value("matmul", flat, matrix)
+        product = self._builder.value("matmul", flat, matrix, **attrs)
         return self._builder.value("reshape", product, shape=(trips, m, matrix.shape[1]))
 
     def _turned(self, value: Value) -> Value:

@@ -108,14 +108,14 @@ def _product(walk: GraphPartition, node: Node, axis: int) -> None:
     if walk.partition.rows_alike(extent, terms, columns, result.dtype):
         if own:
             operands[side] = sums.filled(b, operands[side], axis, max(extent, lanes), "add")
-        walk.env[result] = sums.cut(b, b.value("matmul", *operands), axis, 0, lanes)
+        walk.env[result] = sums.cut(b, b.value("matmul", *operands, **node.attrs), axis, 0, lanes)
         return
     if own:
         operands[side] = sums.sharded(b, operands[side], axis, n, part)
         other = operands[1 - side]
         dims = tuple(range(1, len(other.shape) + 1))
         operands[1 - side] = b.value("broadcast", other, shape=(own, *other.shape), dims=dims)
-    product = b.value("matmul", *operands)
+    product = b.value("matmul", *operands, **node.attrs)
     if own:
         order = list(range(1, len(product.shape)))
         order.insert(axis, 0)
@@ -282,7 +282,7 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
     left, right = (walk.at(v, Place(rank - 1 - i)) for i, v in enumerate(node.operands))
     n = node.operands[0].shape[-1]
     if walk.partition.fast or not node.operands[0].dtype.is_float:
-        _met_exactly(walk, node, b.value("matmul", left, right), "add")
+        _met_exactly(walk, node, b.value("matmul", left, right, **node.attrs), "add")
         return
     plain = sums.Combination(b, "add", compensated=False)  # as products are everywhere
     (result,) = node.results
@@ -290,14 +290,14 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
 
         def product(shard: int) -> sums.Partial:
             cut = [sums.one_shard(b, v, rank - 1 - i, n, part, shard) for i, v in enumerate((left, right))]
-            return (b.value("reshape", b.value("matmul", *cut), shape=(1, *result.shape)),)
+            return (b.value("reshape", b.value("matmul", *cut, **node.attrs), shape=(1, *result.shape)),)
 
         nothing = plain.nothing((0, *result.shape), left)
         _met(walk, node, plain.rows_one_by_one(product, n, part, nothing), n, plain, None)
         return
     shards = [sums.sharded(b, v, rank - 1 - i, n, part) for i, v in enumerate((left, right))]
     # the shard's lanes are at axis 1 + rank - 1 of the left, 1 + rank - 2 of the right, as a product has them
-    _met_rows(walk, node, (b.value("matmul", *shards),), n, plain, None)
+    _met_rows(walk, node, (b.value("matmul", *shards, **node.attrs),), n, plain, None)
 
 
 def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any, Final
 
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.types import DType, bool_, float32, int64
+from loopgrad.graph.types import DType, bool_, int64, sum_dtype
 from loopgrad.lazy.loops.scan import scan
 from loopgrad.lazy.numpy.creation import arange, full, zeros, zeros_like
 from loopgrad.lazy.numpy.elementwise import exp, log, maximum
@@ -24,7 +25,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, matrix_transpose, moveaxi
 from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.reduction import max, sum
 from loopgrad.lazy.numpy.special_values import where
-from loopgrad.lazy.tensor.core import as_tensor
+from loopgrad.lazy.tensor.core import as_tensor, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.promotion import promote_arrays
 from loopgrad.lazy.transforms.own_rules import custom_vjp
@@ -43,7 +44,8 @@ def attention(
     *, scale: ArrayLike | None = None, is_causal: bool = False,
 ) -> Tensor:  # fmt: skip
     """softmax(query @ key^T * scale + bias) @ value along the keys, of shapes (..., t, d), (..., s, d) and (..., s, e):
-    (..., t, e), in the floating dtype to which the three are promoted; 16-bit floats are added up in float32.
+    (..., t, e), in the floating dtype to which the three are promoted; factors of products are rounded to it, and
+    16-bit floats are added up in float32.
 
     Leading axes, heads among them, broadcast; `bias` (floats) and `mask` (bools) broadcast to (..., t, s). A query sees
     the keys where `mask` is true and, with `is_causal`, those that aren't after it: s_index <= t_index. The result of a
@@ -67,12 +69,13 @@ def attention(
         raise DTypeError(explained("attention", "floats", dtype.name, "convert the arguments with .astype"))
     batch, rows, keys = _fitting(*[t._value.shape for t in tensors])
     width = tensors[0]._value.shape[-1]
-    wide = float32 if dtype.bits < 32 else dtype
+    wide = sum_dtype(dtype)
     scores = (*batch, rows, keys)
     seen = None if mask is None else _checked("mask", mask, scores, bool_)
-    plan = _BlockedAttention(batch, rows, keys, bool(is_causal), keys if keys <= ONE_BLOCK else BLOCK, wide, seen)
-    given = [broadcast_to(t.astype(wide), (*batch, *t._value.shape[-2:])) for t in tensors]
-    given[0] = given[0] * as_tensor(1.0 / sqrt(width or 1) if scale is None else scale).astype(wide)
+    block = keys if keys <= ONE_BLOCK else BLOCK
+    plan = _BlockedAttention(batch, rows, keys, bool(is_causal), block, wide, dtype, seen)
+    scaled = tensors[0].astype(wide) * as_tensor(1.0 / sqrt(width or 1) if scale is None else scale).astype(wide)
+    given = [broadcast_to(t.astype(dtype), (*batch, *t._value.shape[-2:])) for t in (scaled, *tensors[1:])]
     if bias is not None:
         given.append(_checked("bias", bias, scores, wide))
     result: Tensor = plan.attention()(*given)
@@ -104,7 +107,8 @@ def _checked(name: str, x: ArrayLike, scores: tuple[int, ...], dtype: DType) -> 
 
 @dataclass(frozen=True, eq=False)
 class _BlockedAttention:
-    """What a call depends on beside the arrays that have derivatives."""
+    """What a call depends on beside the arrays that have derivatives. `dtype`: in which it computes; `factors`: of the
+    arrays, and of what is multiplied with them."""
 
     batch: tuple[int, ...]
     rows: int
@@ -112,6 +116,7 @@ class _BlockedAttention:
     causal: bool
     block: int
     dtype: DType
+    factors: DType
     mask: Tensor | None
 
     @property
@@ -162,9 +167,15 @@ class _BlockedAttention:
             return carry, tuple([v[None] for v in y])
         return scan(step, init, (arange(self.blocks, dtype=int64), *arrays))
 
+    def product(self, left: Tensor, right: Tensor) -> Tensor:
+        if self.factors is self.dtype:
+            return matmul(left, right)
+        left, right = left.astype(self.factors), right.astype(self.factors)
+        return wrap(computed("matmul", left._value, right._value, dtype=self.dtype))
+
     def scores(self, q: Tensor, number: Any, k: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
         """Of all queries by a block of keys; -inf where a query doesn't see a key."""
-        found = matmul(q, matrix_transpose(k))
+        found = self.product(q, matrix_transpose(k))
         if bias is not None:
             found = found + bias
         hidden = None if mask is None else ~mask
@@ -204,7 +215,7 @@ class _BlockedAttention:
             base = where(largest == -inf, 0.0, largest)  # of queries that have seen no key
             weights, before = exp(found - base), exp(most - base)
             norm = norm * before + sum(weights, axis=-1, keepdims=True)
-            return (total * before + matmul(weights, values), norm, largest), ()
+            return (total * before + self.product(weights, values), norm, largest), ()
 
         start = (totals, zeros((*ends, 1), dtype=self.dtype), full((*ends, 1), -inf, dtype=self.dtype))
         (total, norm, most), _ = self.each(start, step, self.blocked(k), self.blocked(v), *sides)
@@ -223,14 +234,15 @@ class _BlockedAttention:
         def step(by_q: Any, block: Any) -> Any:
             number, keys, values, *side = block
             weights = exp(self.scores(q, number, keys, *of_block(*side)) - normal)
-            by_scores = weights * (matmul(ct, matrix_transpose(values)) - along)
-            by_k = matmul(matrix_transpose(by_scores), q)
-            by_v = matmul(matrix_transpose(weights), ct)
+            by_scores = weights * (self.product(ct, matrix_transpose(values)) - along)
+            by_k = self.product(matrix_transpose(by_scores), q)
+            by_v = self.product(matrix_transpose(weights), ct)
             by_bias = () if bias is None else (self.by_bias(by_scores, bias),)
-            return by_q + matmul(by_scores, keys), (by_k, by_v, *by_bias)
+            return by_q + self.product(by_scores, keys), (by_k, by_v, *by_bias)
 
-        by_q, (by_k, by_v, *by_bias) = self.each(zeros_like(q), step, self.blocked(k), self.blocked(v), *sides)
-        found = [by_q, self.joined(by_k), self.joined(by_v)]
+        start = zeros_like(q, dtype=self.dtype)
+        by_q, (by_k, by_v, *by_bias) = self.each(start, step, self.blocked(k), self.blocked(v), *sides)
+        found = [x.astype(self.factors) for x in (by_q, self.joined(by_k), self.joined(by_v))]
         if bias is not None:
             (part,) = by_bias
             apart = bias._value.shape[-1] == self.keys

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from loopgrad.graph import ops
+from loopgrad.graph.types import float32
 
 FLAGS = [(True, True), (True, False), (False, True)]
 
@@ -28,3 +29,11 @@ def test_a_large_shared_matrix_is_not_repeated(same, nodes, flags):
 
 def test_a_matrix_by_itself(same):
     same(lambda x: [ops.matmul(x, x)], np.random.default_rng(0).normal(size=(4, 3, 3)))
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("size", [3, 20])
+def test_sums_that_stay_float32(same, flags, size):
+    arrays = [x.astype(np.float16) for x in pair(flags, (size, size), (size, size))]
+    graph = same(lambda x, y: [ops.matmul(x, y, float32)], *arrays, flags=flags)
+    assert graph.outputs[0].dtype is float32

@@ -33,3 +33,15 @@ def test_refusals(apply):
         apply("matmul", x, np.ones((3, 2), np.float32))
     with pytest.raises(DTypeError, match="matmul"):
         apply("matmul", x > 0, x.T > 0)
+
+
+@pytest.mark.parametrize("dtype", [T.float16, T.bfloat16], ids=str)
+def test_sums_of_16_bit_floats_may_stay_float32(apply, dtype):
+    a, b = (np.full(shape, 1 + 2.0**-7).astype(dtype.np) for shape in ((2, 300), (300, 3)))
+    got = apply("matmul", a, b, dtype=T.float32)
+    np.testing.assert_array_equal(got, np.full((2, 3), 300 * (1 + 2.0**-7) ** 2, np.float32))
+    np.testing.assert_array_equal(apply("matmul", a, b), got.astype(dtype.np))
+    with pytest.raises(DTypeError, match="dtype=float32, in which it adds up"):
+        apply("matmul", a, b, dtype=T.float64)
+    with pytest.raises(DTypeError, match="dtype=float64, in which it adds up"):
+        apply("matmul", np.ones((2, 3)), np.ones((3, 2)), dtype=T.float32)

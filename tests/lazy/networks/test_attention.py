@@ -109,6 +109,26 @@ def test_narrow_floats_are_added_up_in_float32(dtype):
     np.testing.assert_allclose(np.asarray(got.astype(lg.float64)), by_numpy(*wide)[1], rtol=near, atol=near / 10)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("keys", [600, 40])
+def test_derivatives_of_narrow_floats_are_those_of_float32(dtype, keys):
+    rng = np.random.default_rng(4)
+    shapes = ((2, 70, 8), (2, keys, 8), (2, keys, 6))
+    q, k, v = (lg.asarray(rng.normal(size=s)).astype(getattr(lg, dtype)) for s in shapes)
+    ct = lg.asarray(rng.normal(size=(2, 70, 6)).astype(np.float32))
+
+    def loss(q, k, v):
+        return lg.sum(lg.attention(q, k, v, is_causal=True).astype(lg.float32) * ct)
+
+    got = lg.grad(loss, argnums=(0, 1, 2))(q, k, v)
+    wanted = lg.grad(loss, argnums=(0, 1, 2))(*[x.astype(lg.float32) for x in (q, k, v)])
+    near = 2e-3 if dtype == "float16" else 2e-2
+    for g, w, x in zip(got, wanted, (q, k, v), strict=True):
+        assert g.dtype is x.dtype
+        g, w = np.asarray(g.astype(lg.float32)), np.asarray(w)
+        assert np.linalg.norm(g - w) <= near * np.linalg.norm(w)
+
+
 def test_nothing_to_see_and_large_scores():
     x = lg.ones((3, 2))
     np.testing.assert_array_equal(np.asarray(lg.attention(x, lg.zeros((0, 2)), lg.zeros((0, 5)))), np.zeros((3, 5)))
