@@ -1,4 +1,4 @@
-"""lgamma and digamma; f32 is computed in f64.
+"""lgamma and digamma; f32 is computed in f64, lgamma by shorter series.
 
 lgamma: on [1, 2] (x - 1)(x - 2) times a minimax polynomial, so that the zeros are exact; by recurrence on (0, 1)
 and [2, 8); Stirling's series above; reflection below zero. digamma: recurrence up to 10, then the asymptotic series
@@ -7,12 +7,12 @@ and [2, 8); Stirling's series above; reflection below zero. digamma: recurrence 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import log as real_log
 from math import pi
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from loopgrad.codegen.math.logarithmic import log
+from loopgrad.codegen.math.logarithmic import decomposed, log
 from loopgrad.codegen.math.trigonometric import sin, tan
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
@@ -25,6 +25,17 @@ ONE_TO_TWO = (
     0.06291140107456496, -0.14595989591430608, 0.4831289505409809,
 )  # fmt: skip
 STIRLING = (-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+SHORT_ONE_TO_TWO = (
+    0.0009349331277874866, -0.0015244858346622184, 0.0018638849491948337, -0.0031169820596948635, 0.005453080503264046,
+    -0.009436288268733021, 0.01679679922060099, -0.031308005354291575, 0.06291140483558316, -0.14595990197047848,
+    0.4831289505409809,
+)  # fmt: skip
+# (log(1 + f) - f) / f**2 for 1 + f in [sqrt(1/2), sqrt(2)]
+SHORT_LOG = (
+    -0.06020956499496654, 0.10589881969443307, -0.10769472428395056, 0.11037689258302641, -0.1243226805928479,
+    0.14285624989907217, -0.16669006307204182, 0.2000005738825762, -0.24999971698140327, 0.33333332792999204,
+    -0.5000000005545165,
+)  # fmt: skip
 DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 INFINITY = float("inf")
 
@@ -34,48 +45,74 @@ def in_double(m: Ops[V], x: V, function: Callable[[Ops[V], V], V]) -> V:
 
 
 def lgamma(m: Ops[V], x: V) -> V:
-    return in_double(m, x, lgamma_double)
+    short = m.bits(x) == 32
+    return m.narrow(_lgamma(m, m.widen(x), short)) if short else _lgamma(m, x, short)
+
+
+class _Series(NamedTuple):
+    """In f64, to the digits of a result: coefficients, and the logarithm of positive normal numbers."""
+
+    one_to_two: Sequence[float]
+    stirling: Sequence[float]
+    log: Callable[[Ops[Any], Any], Any]
+
+
+def short_log(m: Ops[V], x: V) -> V:
+    """To about 2e-10 of the result."""
+    k, mantissa = decomposed(m, x)
+    f = m.sub(mantissa, m.const(x, 1.0))
+    return m.fma(k, m.const(x, real_log(2)), m.fma(m.mul(f, f), polynomial(m, f, SHORT_LOG), f))
 
 
 def digamma(m: Ops[V], x: V) -> V:
     return in_double(m, x, digamma_double)
 
 
-def positive_lgamma(m: Ops[V], a: V) -> V:
+def positive_lgamma(m: Ops[V], a: V, series: _Series) -> V:
     """For a > 0."""
     one, two = m.const(a, 1.0), m.const(a, 2.0)
     low = m.lt(a, one)
-    t, product = m.select(low, m.add(a, one), a), m.select(low, a, one)
-    for _ in range(6):
-        high = m.le(two, t)
-        t = m.select(high, m.sub(t, one), t)
-        product = m.select(high, m.mul(product, t), product)
-    logarithm = log(m, product)
-    centred = m.sub(t, m.const(a, 1.5))
-    zeros = m.mul(m.select(low, a, m.sub(t, one)), m.select(low, m.sub(a, one), m.sub(t, two)))
-    core = m.mul(zeros, polynomial(m, centred, ONE_TO_TWO))
-    near = m.select(low, m.sub(core, logarithm), m.add(core, logarithm))
-    return m.rarely(m.le(m.const(a, 8.0), a), lambda: stirling(m, a), near)
+
+    def lowered(t: V, product: V, steps: int) -> tuple[V, V]:
+        for _ in range(steps):
+            high = m.le(two, t)
+            t = m.select(high, m.sub(t, one), t)
+            product = m.select(high, m.mul(product, t), product)
+        return t, product
+
+    def near(t: V, product: V) -> V:
+        logarithm = series.log(m, product)
+        centred = m.sub(t, m.const(a, 1.5))
+        zeros = m.mul(m.select(low, a, m.sub(t, one)), m.select(low, m.sub(a, one), m.sub(t, two)))
+        core = m.mul(zeros, polynomial(m, centred, series.one_to_two))
+        return m.select(low, m.sub(core, logarithm), m.add(core, logarithm))
+
+    first = lowered(m.select(low, m.add(a, one), a), m.select(low, a, one), 1)
+    below_8 = m.rarely(m.le(m.const(a, 3.0), a), lambda: near(*lowered(*first, 5)), near(*first))
+    return m.rarely(m.le(m.const(a, 8.0), a), lambda: stirling(m, a, series), below_8)
 
 
-def stirling(m: Ops[V], a: V) -> V:
+def stirling(m: Ops[V], a: V, series: _Series) -> V:
     inverse = m.div(m.const(a, 1.0), a)
-    series = m.mul(polynomial(m, m.mul(inverse, inverse), STIRLING), inverse)
-    main = m.mul(m.sub(a, m.const(a, 0.5)), m.sub(log(m, a), m.const(a, 1.0)))
-    return m.add(main, m.add(m.const(a, 0.5 * real_log(2 * pi) - 0.5), series))
+    rest = m.mul(polynomial(m, m.mul(inverse, inverse), series.stirling), inverse)
+    main = m.mul(m.sub(a, m.const(a, 0.5)), m.sub(series.log(m, a), m.const(a, 1.0)))
+    return m.add(main, m.add(m.const(a, 0.5 * real_log(2 * pi) - 0.5), rest))
 
 
-def lgamma_double(m: Ops[V], x: V) -> V:
-    size = m.abs(x)
-    value = positive_lgamma(m, size)
+def _lgamma(m: Ops[V], x: V, short: bool) -> V:
+    size, full = m.abs(x), _Series(ONE_TO_TWO, STIRLING, log)
+    series = _Series(SHORT_ONE_TO_TWO, STIRLING[-3:], short_log) if short else full
+    value = positive_lgamma(m, size, series)
 
     def reflected() -> V:
-        """log(pi / (|x| |sin(pi x)|)) - lgamma(|x|), and -log|x| where the product would underflow"""
+        """log(pi / (|x| |sin(pi x)|)) - lgamma(|x|), which may nearly be as large, and -log|x| where the product would
+        underflow"""
+        exact = positive_lgamma(m, size, full) if short else value
         rest = m.sub(x, m.round_even(x))
         wave = m.abs(sin(m, m.mul(rest, m.const(x, pi))))
         small = m.lt(size, m.const(x, 1e-20))
         logarithm = log(m, m.select(small, size, m.div(m.const(x, pi), m.mul(size, wave))))
-        mirrored = m.select(small, m.neg(logarithm), m.sub(logarithm, value))
+        mirrored = m.select(small, m.neg(logarithm), m.sub(logarithm, exact))
         infinite = m.either(m.eq(size, m.const(x, 0.0)), m.eq(size, m.const(x, INFINITY)))
         return m.select(infinite, m.const(x, INFINITY), mirrored)
 

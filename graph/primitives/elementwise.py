@@ -381,7 +381,7 @@ UNARY: Final = table(
     _expanded("atanh", np.arctanh, singular=True, cost=24.0, weight=20),
     _expanded("erf", _scalar(math.erf), cost=16.0, weight=20),
     _expanded("erfc", _scalar(math.erfc), cost=24.0, weight=20),
-    _expanded("lgamma", _scalar(_lgamma), singular=True, cost=50.0, weight=60),
+    _expanded("lgamma", _scalar(_lgamma), singular=True, cost=50.0, weight=250),
     _expanded("digamma", _scalar(_digamma), singular=True, cost=50.0, weight=60),
     _unary(
         "invert", "biu", np.invert, public="bitwise_invert", not_differentiable=WHOLE,
