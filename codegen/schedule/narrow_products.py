@@ -4,21 +4,19 @@ cast(matmul(cast(a), cast(b))), which nothing else reads   ->  matmul(a, b)
 matmul(cast(a), cast(b)), of float32                       ->  matmul(a, b) {dtype=float32}
 
 So devices have half as much to read, and take their units for such factors. Products of two of these numbers are exact
-in float32. A cast may have been moved: transposed, reshaped or repeated.
+in float32. What was cast may have been moved since: transposed, reshaped, repeated.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
+from loopgrad.graph.primitives import ARRANGING
 from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.types import DType, float32
-
-MOVES: Final = frozenset(("transpose", "reshape", "broadcast"))
 
 
 def narrow_products(graph: Graph) -> Graph:
@@ -55,7 +53,7 @@ def _narrow(node: Node) -> bool:
 def _given(value: Value) -> DType | None:
     """The 16-bit dtype that an operand was cast from."""
     node = value.node
-    while node is not None and node.op in MOVES:
+    while node is not None and node.op in ARRANGING:
         node = node.operands[0].node
     if node is None or node.op != "cast":
         return None
