@@ -73,6 +73,10 @@ class Assembler(Protocol):
         """The upper and the lower half of the product of two i32 without sign, by one wide multiplication."""
         ...
 
+    def nearest_bfloat(self, x: Val) -> Val | None:
+        """The i32 whose upper half is the bfloat16 nearest to an f32, the lower half 0, where an instruction does."""
+        ...
+
     @property
     def usual_quotients(self) -> Divide | None:
         """Where exact quotients of f32 have a rare way behind a branch: what makes those of some (x, y) without it,

@@ -129,6 +129,9 @@ class LlvmAssembler:
     def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
         return self._halves(self.inst("IMul", "i64", *[self.inst("UConvert", "i64", v) for v in (x, y)]))
 
+    def nearest_bfloat(self, x: Val) -> Val | None:
+        return None
+
     def _halves(self, wide: Val) -> tuple[Val, Val]:
         upper = self.inst("ShiftRightLogical", "i64", wide, self.const("i64", 32))
         return self.inst("UConvert", "i32", upper), self.inst("UConvert", "i32", wide)

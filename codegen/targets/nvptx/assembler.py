@@ -31,6 +31,14 @@ class NvptxAssembler(Quotients):
         text = f'call i64 asm "mul.wide.u32 $0, $1, $2;", "=l,r,r"(i32 {x.id}, i32 {y.id})'
         return self._halves(self._value("i64", text))
 
+    def nearest_bfloat(self, x: Val) -> Val:
+        """Subnormal numbers are rounded like others (tried on an H200)."""
+        narrow, word, wide = self._name(), self._name(), self._name()
+        self._put(f"{narrow} = fptrunc float {x.id} to bfloat")
+        self._put(f"{word} = bitcast bfloat {narrow} to i16")
+        self._put(f"{wide} = zext i16 {word} to i32")
+        return self._value("i32", f"shl i32 {wide}, 16")
+
     # pieces
 
     def _load_words(self, address: Val, words: str, bytes: int, invariant: bool) -> str:

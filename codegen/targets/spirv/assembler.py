@@ -122,6 +122,9 @@ class SpirvAssembler(Words):
         lower, upper = [Val(self.raw("CompositeExtract", self.type("i32"), pair, n), "i32") for n in (0, 1)]
         return upper, lower
 
+    def nearest_bfloat(self, x: Val) -> Val | None:
+        return None
+
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 

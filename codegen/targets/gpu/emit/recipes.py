@@ -90,8 +90,10 @@ class ScalarOps(Ops[Val]):
     def rounded(self, x: Val, dtype: DType, /) -> Val:
         if dtype.name == "bfloat16":
             x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
-            bits = bfloat_bits(self, x)
-            return self.as_float(self.iand(bits, self.b.const("i32", -0x10000)))
+            nearest = self.b.nearest_bfloat(x)
+            if nearest is None:
+                nearest = self.iand(bfloat_bits(self, x), self.b.const("i32", -0x10000))
+            return self.as_float(nearest)
         type = register_type(dtype)
         return x if x.type == type else self.b.inst("FConvert", type, x)
 
