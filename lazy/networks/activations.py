@@ -5,7 +5,7 @@ At a kink the derivative is JAX's: of `relu` at 0 it is 0.
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
@@ -25,16 +25,18 @@ from loopgrad.lazy.numpy.elementwise import (
     rsqrt,
     tanh,
 )
-from loopgrad.lazy.numpy.movement import expand_dims, split, swapaxes
+from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, split, swapaxes
 from loopgrad.lazy.numpy.reduction import logsumexp, mean, var
 from loopgrad.lazy.numpy.repetition import repeat
 from loopgrad.lazy.numpy.smooth_functions import sigmoid
 from loopgrad.lazy.numpy.special_values import clip, where
-from loopgrad.lazy.special.entropies import log_expit, log_softmax, softmax, softplus
+from loopgrad.lazy.special import entropies
+from loopgrad.lazy.special.entropies import log_expit, softplus
 from loopgrad.lazy.special.operands import of_floats
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, requested_dtype
-from loopgrad.lazy.tensor.operands import dtype_refused, normal_axis
+from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, normal_axis
+from loopgrad.lazy.tensor.promotion import float_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -44,9 +46,38 @@ PUBLIC_NN: Final = (
     "log_sigmoid=log_expit log_softmax logsumexp mish one_hot relu relu6 selu sigmoid silu soft_sign softmax softplus "
     "sparse_plus sparse_sigmoid squareplus standardize swish=silu tanh"
 )
-__all__ = ["log_expit", "log_softmax", "logsumexp", "sigmoid", "softmax", "softplus", "tanh"]
+__all__ = ["log_expit", "logsumexp", "sigmoid", "softplus", "tanh"]
 _SELU_SCALE: Final = 1.0507009873554804934193349852946  # Klambauer et al., Self-normalizing neural networks, 2017
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
+
+
+def softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> Tensor:
+    """exp(x) over its sum along `axis` (an int, several, or None for all), of the elements where `where` holds; 0 for
+    the others. The shape stays, integers give the default float. (`lg.special.softmax`, as SciPy's, is over all axes
+    where none is given.) Raises ShapeError for a mask that doesn't broadcast with x.
+
+    >>> lg.nn.softmax([[0.0, 0.0], [1.0, 1.0]])
+    Tensor([[0.5, 0.5],
+            [0.5, 0.5]], dtype=float64)
+    """
+    return entropies.softmax(x, axis) if where is None else exp(log_softmax(x, axis, where))
+
+
+def log_softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> Tensor:
+    """The logarithm of `softmax`, without rounding to 0; minus infinity for what `where` leaves out.
+
+    >>> lg.nn.log_softmax([0.0, 1000.0, 2000.0], where=[True, True, False])
+    Tensor([-1000.,     0.,   -inf], dtype=float64)
+    """
+    return entropies.log_softmax(x, axis) if where is None else _log_softmax_of(x, as_bool(where), axis)
+
+
+def _log_softmax_of(x: ArrayLike, chosen: Tensor, axis: Any) -> Tensor:
+    """That of the chosen elements. What the others hold, and rows without any, reach no derivative."""
+    t = as_tensor(x)
+    t = where(chosen, cast(t, float_dtype(t._value.dtype)), 0)
+    total = logsumexp(t, axis, keepdims=True, where=broadcast_to(chosen, t._value.shape))
+    return where(chosen, t - where(equal(total, -inf), 0, total), -inf)
 
 
 def relu(x: ArrayLike, /) -> Tensor:

@@ -66,6 +66,34 @@ def test_as_their_formulas(device: str) -> None:
         np.testing.assert_allclose(float(slopes[name][1]), found.sum(), rtol=1e-12, atol=1e-14, err_msg=name)
 
 
+def test_softmax_is_over_the_last_axis_and_what_is_chosen(device: str) -> None:
+    """JAX's defaults and `where`, against SciPy on what is chosen; infinities that aren't reach nothing."""
+    rng = np.random.default_rng(2)
+    x, chosen = rng.normal(size=(3, 4)), rng.random((3, 4)) > 0.4
+    chosen[:2, 0], chosen[2] = True, False
+    np.testing.assert_allclose(np.asarray(lg.nn.softmax(lg.asarray(x))), special.softmax(x, axis=-1), rtol=1e-12)
+    logs = lg.nn.log_softmax(lg.asarray(x))
+    np.testing.assert_allclose(np.asarray(logs), special.log_softmax(x, axis=-1), rtol=1e-12)
+    filled = np.where(chosen, x, np.inf)
+    for axis in (-1, 0, (0, 1)):
+        wanted = np.where(chosen, np.exp(x), 0.0)
+        total = wanted.sum(axis=axis, keepdims=True)
+        wanted = np.divide(wanted, total, out=np.zeros_like(x), where=chosen)
+        got = lg.nn.softmax(lg.asarray(filled), axis, where=lg.asarray(chosen))
+        np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-12)
+        logs = lg.nn.log_softmax(lg.asarray(filled), axis=axis, where=lg.asarray(chosen))
+        np.testing.assert_allclose(np.asarray(lg.exp(logs)), wanted, rtol=1e-12)
+        weights = rng.normal(size=(3, 4))
+        loss = lambda t, a=axis, w=weights: lg.sum(lg.nn.softmax(t, a, lg.asarray(chosen)) * w)  # noqa: E731
+        slope = lg.grad(loss)(lg.asarray(filled))
+        mean = (wanted * weights).sum(axis=axis, keepdims=True)
+        np.testing.assert_allclose(np.asarray(slope), wanted * (weights - mean), rtol=1e-9, atol=1e-12)
+    rows = lg.nn.softmax(lg.ones(2), where=lg.asarray([[True, True], [False, True]]))
+    np.testing.assert_allclose(np.asarray(rows), [[0.5, 0.5], [0.0, 1.0]], rtol=1e-14)
+    with pytest.raises(lg.ShapeError):
+        lg.nn.softmax(lg.ones(2), where=lg.ones(3, dtype=bool))
+
+
 def test_corners() -> None:
     zero = {name: float(lg.grad(getattr(lg.nn, name))(0.0)) for name in ("relu", "relu6", "elu", "celu", "silu")}
     assert zero == {"relu": 0.0, "relu6": 0.0, "elu": 1.0, "celu": 1.0, "silu": 0.5}
