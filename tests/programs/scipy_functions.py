@@ -1,5 +1,8 @@
 """SciPy's functions on tensors: the same numbers as on NumPy's arrays, as tensors.
 
+Functions that SciPy hasn't brought to the standard get the elements: their numbers are right, as NumPy's arrays
+(OUTSIDE). Some refuse tensors (REFUSED), none gives other numbers.
+
 SciPy looks at SCIPY_ARRAY_API when it is imported, so `python -m tests.programs.scipy_functions` runs all rows in a
 process of its own and prints those that are wrong; `test_scipy_functions.py` does that, on the interpreter: what is
 asked is what SciPy calls and what it gets, not how a device computes (`--device cpu`). Rows are expressions of SciPy's
@@ -12,6 +15,7 @@ import argparse
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, Final
 
@@ -19,7 +23,7 @@ import numpy as np
 
 MODULES: Final = (
     "special stats signal ndimage integrate interpolate cluster.vq cluster.hierarchy fft optimize.elementwise "
-    "differentiate spatial.transform constants"
+    "differentiate spatial.transform constants linalg optimize sparse sparse.linalg spatial spatial.distance"
 )
 ROWS: Final = """
     special.logsumexp(m, axis=1); special.softmax(m, axis=0); special.log_softmax(m, axis=1); special.expit(x)
@@ -94,6 +98,46 @@ ROWS: Final = """
     constants.convert_temperature(w, 'Celsius', 'Kelvin'); constants.lambda2nu(w)
 """
 
+OUTSIDE: Final = """
+    linalg.inv(s); linalg.svd(m)[1]; linalg.expm(s); linalg.solve(s, s[0]); linalg.cholesky(s @ s.T + xp.eye(4))
+    linalg.lu(s)[2]; linalg.eigh(s @ s.T)[0]; linalg.qr(s)[1]; linalg.norm(s); linalg.schur(s)[0]; linalg.hankel(w)
+    linalg.sqrtm(s @ s.T); linalg.null_space(s[:3]) ** 2; linalg.lstsq(m, m[:, 0])[0]; linalg.det(s); linalg.pinv(m)
+    signal.welch(b)[1]; signal.find_peaks(b)[0]; signal.savgol_filter(b, 5, 2); signal.stft(b)[2]
+    signal.decimate(b, 2); signal.spectrogram(b)[2]; signal.wiener(b); signal.csd(b, b)[1]; signal.coherence(b, b)[1]
+    stats.linregress(x, y).slope; stats.kendalltau(x, y).statistic; stats.ks_2samp(x, y).statistic; stats.norm.pdf(x)
+    stats.norm.fit(x); stats.gaussian_kde(x)(y); stats.ecdf(x).cdf.quantiles; stats.tukey_hsd(x, y).statistic
+    stats.binned_statistic(x, y, bins=3).statistic; stats.chi2_contingency(xp.reshape(cnt, (2, 3))).statistic
+    stats.anderson_ksamp([x, y]).statistic; stats.theilslopes(y, x)[0]; stats.cramervonmises_2samp(x, y).statistic
+    stats.epps_singleton_2samp(x, y).statistic; stats.energy_distance(x, y); stats.wasserstein_distance(x, y)
+    stats.bws_test(x, y).statistic; stats.sigmaclip(x)[0]; stats.somersd(i, i).statistic
+    optimize.curve_fit(lambda t, a, c: a * t + c, x, y)[0]; optimize.nnls(obs, obs[:, 0])[0]
+    optimize.lsq_linear(obs, obs[:, 0]).x; optimize.linear_sum_assignment(s)[1]; optimize.fsolve(lambda t: t**2 - 2, w)
+    optimize.linprog(xp.ones(2), A_ub=-xp.eye(2), b_ub=-w[:2]).x; optimize.root(lambda t: t**2 - 2, w).x
+    optimize.least_squares(lambda t: np.asarray(t) - 1.0, w).x; optimize.newton(lambda t: t**2 - 2, w)
+    integrate.simpson(x); integrate.solve_ivp(lambda t, u: -u, (0, 1), w).y; integrate.fixed_quad(xp.sin, 0, 1)[0]
+    integrate.odeint(lambda u, t: -u, w, xp.sort(p)); interpolate.interp1d(xp.sort(x), y)(xp.sort(x))
+    interpolate.griddata(obs, obs[:, 0], obs[:2]); interpolate.UnivariateSpline(xp.sort(x), y)(xp.sort(x))
+    interpolate.splev(p, interpolate.splrep(xp.sort(x), y)); interpolate.make_smoothing_spline(xp.sort(x), y)(p)
+    interpolate.NearestNDInterpolator(obs, obs[:, 0])(obs[:2])
+    interpolate.interpn((w, w), xp.ones((3, 3)), obs * 0 + 2)
+    interpolate.BarycentricInterpolator(w, w)(p); interpolate.KroghInterpolator(w, w)(p)
+    sparse.csr_array(s).toarray(); sparse.csr_array(s) @ s[0]; sparse.eye_array(4) @ s; sparse.coo_array(s).sum()
+    spatial.cKDTree(obs).query(obs[:2])[1]; spatial.distance.cdist(obs[:2], obs); spatial.distance.pdist(obs)
+    spatial.ConvexHull(obs).vertices; spatial.Delaunay(obs).simplices; spatial.procrustes(obs, obs)[2]
+    special.jv(0, x); special.comb(5, i); special.lambertw(pos); special.ellipk(p); special.binom(pos, 2)
+    special.erfinv(p); special.expi(p); special.hyp2f1(1, 2, 3, p); special.loggamma(pos); special.eval_legendre(2, x)
+    special.sph_harm_y(1, 0, x, x); special.wofz(x); special.factorial(i); special.kv(1, pos); special.ellipj(x, 0.5)[1]
+    ndimage.generic_filter(g, np.mean, 3); ndimage.fourier_gaussian(fft.fftn(g), 1.0)
+"""
+REFUSED: Final = {
+    "linalg.toeplitz(w)": "walks by strides: np.asarray(w)",
+    "signal.lfilter([1.0], [1.0, 0.5], x)": "all arrays of a call from one library: lg.asarray the coefficients",
+    "signal.peak_prominences(x, [3])": "the same",
+    "stats.spearmanr(x, y)": "takes masks in a function of np.apply_along_axis: np.asarray",
+    "stats.shapiro(x)": "wants a buffer of C: np.asarray",
+    "sparse.linalg.cg(s @ s.T, s[0])": "asks for NumPy's class: np.asarray",
+}
+
 
 def arrays() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
@@ -107,13 +151,13 @@ def arrays() -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def rows() -> list[str]:
-    return [row.strip() for line in ROWS.strip().splitlines() for row in line.split(";") if row.strip()]
+def rows(text: str = ROWS) -> list[str]:
+    return [row.strip() for line in text.strip().splitlines() for row in line.split(";") if row.strip()]
 
 
 def functions() -> list[str]:
     """The names of the functions that rows call."""
-    return sorted({row.partition("(")[0] for row in rows()})
+    return sorted({row.partition("(")[0] for row in (*rows(), *rows(OUTSIDE), *REFUSED)})
 
 
 def wrong(device: str) -> Iterator[str]:
@@ -126,16 +170,20 @@ def wrong(device: str) -> Iterator[str]:
     scipy = vars(import_module("scipy"))
     with lg.default_device(device):
         tensors = {name: lg.asarray(x) for name, x in arrays().items()}
-    for row in rows():
-        wanted = leaves(eval(row, {**scipy, **arrays(), "xp": np}))
+    for row in (*rows(), *rows(OUTSIDE)):
+        wanted = leaves(eval(row, {**scipy, **arrays(), "xp": np, "np": np}))
         try:
             with lg.default_device(device):
-                got = leaves(eval(row, {**scipy, **tensors, "xp": lg}))
-            assert [type(g) for g in got] == [lg.Tensor] * len(wanted), {type(g).__name__ for g in got}
+                got = leaves(eval(row, {**scipy, **tensors, "xp": lg, "np": np}))
+            if row in rows():
+                assert [type(g) for g in got] == [lg.Tensor] * len(wanted), {type(g).__name__ for g in got}
             for ours, theirs in zip(got, wanted, strict=True):
                 np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-9, atol=1e-9)
         except Exception as error:
             yield f"{row}: {type(error).__name__} {error}"
+    for row in REFUSED:
+        with suppress(TypeError, AttributeError), lg.default_device(device):
+            yield f"{row}: isn't refused, but gives {eval(row, {**scipy, **tensors, 'xp': lg})}"
 
 
 def leaves(result: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -120,3 +121,35 @@ def test_pandas() -> None:
     assert pandas.DataFrame({"x": x, "y": 2 * x})["y"].sum() == 14.0
     assert series[np.asarray(mask)].tolist() == [1.0, 2.0]
     assert lg.asarray(series + x).tolist() == [2.0, 8.0, 4.0]
+
+
+ESTIMATORS = """
+    preprocessing.StandardScaler().fit_transform(x); preprocessing.normalize(x)
+    linear_model.Ridge(solver="svd").fit(x, y).coef_
+    decomposition.PCA(2, svd_solver="full").fit(x).explained_variance_; metrics.r2_score(y, y * 1.1)
+    linear_model.LogisticRegression().fit(x, c).predict(x); metrics.pairwise.rbf_kernel(x); metrics.roc_auc_score(c, y)
+    model_selection.cross_val_score(linear_model.Ridge(solver="svd"), x, y)
+"""
+
+
+def test_scikit_learn() -> None:
+    """In a process of its own, as SciPy looks at the variable when it is imported."""
+    pytest.importorskip("sklearn")
+    rows = [row.strip() for line in ESTIMATORS.strip().splitlines() for row in line.split(";")]
+    program = f"""
+import numpy as np, loopgrad as lg, sklearn
+from sklearn import decomposition, linear_model, metrics, model_selection, preprocessing
+sklearn.set_config(array_api_dispatch=True)
+x = np.random.default_rng(0).normal(size=(30, 3))
+y = x @ np.array([1.0, -2.0, 0.5]) + 0.1
+arrays = {{"x": x, "y": y, "c": (y > 0).astype(np.int64)}}
+tensors = {{name: lg.asarray(a) for name, a in arrays.items()}}
+for row in {rows!r}:
+    wanted = eval(row, globals() | arrays)
+    np.testing.assert_allclose(np.asarray(eval(row, globals() | tensors)), wanted, rtol=1e-6, err_msg=row)
+"""
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False, env=environment
+    )
+    assert run.returncode == 0, run.stderr
