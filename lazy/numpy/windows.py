@@ -15,13 +15,14 @@ from loopgrad.lazy.numpy.elementwise import (
     divide,
     exp,
     less_equal,
+    logical_or,
     multiply,
     negative,
     reciprocal,
     sqrt,
     subtract,
 )
-from loopgrad.lazy.numpy.special_values import isfinite, where
+from loopgrad.lazy.numpy.special_values import isfinite, isinf, isnan, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import dtype_refused
@@ -126,28 +127,31 @@ def i0(x: ArrayLike) -> Tensor:
     t = cast(t, float_dtype(t._value.dtype))
     if t._value.dtype.bits == 16:
         return cast(i0(cast(t, float32)), t._value.dtype)
-    near, finite, series, beyond, outer = _pieces(t)
+    near, _, series, beyond, outer = _pieces(t)
     half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
-    far = multiply(multiply(half, beyond), half)
-    steep = where(finite, 0.0, absolute(t))  # infinite with its slopes, NaN of NaN
-    return where(near, series, where(finite, far, multiply(steep, multiply(t, t))))
+    found = where(near, series, multiply(beyond, multiply(divide(half, sqrt(outer)), half)))
+    endless = logical_or(isinf(t), isinf(found))
+    square = multiply(t, t)
+    steep = multiply(float("inf"), where(endless, square, 1.0))  # with its slopes
+    return where(isnan(t), exp(t), where(endless, steep, found))
 
 
 def scaled_i0(t: Tensor) -> Tensor:
     """exp(-|t|) * i0(t) of floats of at least 32 bits."""
-    near, finite, series, beyond, _ = _pieces(t)
+    near, finite, series, beyond, outer = _pieces(t)
     close = multiply(series, exp(negative(where(near, absolute(t), 0.0))))
-    return where(near, close, where(finite, beyond, reciprocal(where(finite, 1.0, absolute(t)))))
+    return where(near, close, where(finite, divide(beyond, sqrt(outer)), reciprocal(where(finite, 1.0, absolute(t)))))
 
 
 def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Whether t is near and finite, i0 there, exp(-|t|) * i0(t) beyond, and |t| there."""
+    """Whether t is near and finite, i0 there, exp(-|t|) * i0(t) beyond times the root of |t|, and |t| there."""
     size = absolute(t)
     near = less_equal(size, _BORDER)
     inner = where(near, t, 0.0)
     square = multiply(inner, inner)
-    series: Tensor = as_tensor(_SERIES[-1])
-    for coefficient in _SERIES[-2::-1]:
+    terms = _SERIES if t._value.dtype.bits == 64 else _SERIES[:18]  # more have derivatives that overflow on the way
+    series: Tensor = as_tensor(terms[-1])
+    for coefficient in terms[-2::-1]:
         series = add(multiply(series, square), coefficient)
     finite = isfinite(size)
     outer = where(finite, where(near, _BORDER, size), _BORDER)
@@ -157,4 +161,4 @@ def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     for coefficient in _BEYOND[:0:-1]:  # Clenshaw's recurrence
         last, before = add(subtract(multiply(multiply(2.0, at), last), before), coefficient), last
     beyond = add(subtract(multiply(at, last), before), _BEYOND[0])
-    return near, finite, series, divide(beyond, sqrt(outer)), outer
+    return near, finite, series, beyond, outer

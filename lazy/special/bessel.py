@@ -13,7 +13,7 @@ from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.numpy.windows import i0, scaled_i0
 from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _waves(order: int, x: Tensor) -> tuple[Tensor, Tensor]:
     ratio = NEAR / x
     t = 2.0 * (ratio * ratio) - 1.0
     amplitude, rest = chebyshev(p, t), ratio * chebyshev(q, t)
-    scale = sqrt(1.0 / (math.pi * x))
+    scale = (1.0 / math.sqrt(math.pi)) / sqrt(x)
     c, s = cos(x), sin(x)
     cosine, sine = (c + s, s - c) if order == 0 else (s - c, -(c + s))
     return scale * (amplitude * cosine - rest * sine), scale * (amplitude * sine + rest * cosine)
@@ -68,8 +68,12 @@ def _y(order: int, x: Tensor) -> Tensor:
         series = inner * smooth - (2.0 / math.pi) / inner
     endless = isinf(x)
     far = _waves(order, where(near, NEAR, where(endless, NEAR, x)))[1]
-    outside = where(x == 0.0, -INFINITY, float("nan"))
-    return where(near, where(x > 0.0, series, outside), where(endless, 0.0, far))
+    return where(near, where(x > 0.0, series, _at_zero(x)), where(endless, 0.0, far))
+
+
+def _at_zero(x: Tensor) -> Tensor:
+    """What is minus infinity at 0, with an infinite slope, and NaN elsewhere."""
+    return where(x == 0.0, log(where(x == 0.0, x, 1.0)), float("nan"))
 
 
 def j0(x: ArrayLike, /) -> Tensor:
@@ -126,15 +130,17 @@ def _i1(x: Tensor, scaled: bool) -> Tensor:
     size = where(below, -x, x)
     near = size <= NEAR
     inner = where(near, x, 0.0)
-    series = inner * polynomial(I1_SERIES if is_double(x) else I1_SERIES[:22], inner * inner)
+    series = inner * polynomial(I1_SERIES if is_double(x) else I1_SERIES[:18], inner * inner)
     if scaled:
         series = series * exp(where(near, -size, 0.0))
     endless = isinf(size)
     outer = where(near, NEAR, where(endless, NEAR, size))
-    beyond = chebyshev(terms.I1_BEYOND, (2.0 * NEAR) / outer - 1.0) / sqrt(outer)
-    half = exp(0.5 * outer)  # twice, since exp(x) overflows before the result does
-    steep = 0.0 if scaled else where(endless, INFINITY, 0.0) * size  # infinite with its slope
-    far = where(endless, steep, beyond if scaled else (half * beyond) * half)
+    beyond = chebyshev(terms.I1_BEYOND, (2.0 * NEAR) / outer - 1.0)
+    if scaled:
+        far = where(endless, 0.0, beyond / sqrt(outer))
+    else:
+        half = exp(0.5 * outer)  # twice, since exp(x) overflows before the result does
+        far = overflowing(where(endless, INFINITY, beyond * ((half / sqrt(outer)) * half)), size * size)
     return where(near, series, where(below, -far, far))
 
 
@@ -159,7 +165,7 @@ def i1e(x: ArrayLike, /) -> Tensor:
 def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
     near = x <= NEAR_K
     inner = where(near, where(x > 0.0, x, 1.0), 1.0)
-    turned = log(0.5 * inner)
+    turned = log(inner) - math.log(2.0)
     if order == 0:
         series = _of_square(terms.K0, inner, NEAR_K) - turned * _of_square(terms.I0_TO_2, inner, NEAR_K)
     else:
@@ -170,8 +176,7 @@ def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
     outer = where(near, NEAR_K, x)
     beyond = chebyshev(terms.K1_BEYOND if order else terms.K0_BEYOND, (2.0 * NEAR_K) / outer - 1.0) / sqrt(outer)
     far = beyond if scaled else exp(-outer) * beyond
-    outside = where(x == 0.0, INFINITY, float("nan"))
-    return where(near, where(x > 0.0, series, outside), far)
+    return where(near, where(x > 0.0, series, -_at_zero(x)), far)
 
 
 def k0(x: ArrayLike, /) -> Tensor:

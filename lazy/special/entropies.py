@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.lazy.numpy.elementwise import absolute, atanh, exp, log, log1p, logical_and, logical_or
+from loopgrad.lazy.numpy.elementwise import absolute, atanh, exp, log, log1p, logical_and, logical_not, logical_or, sqrt
 from loopgrad.lazy.numpy.reduction import logsumexp
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.smooth_functions import logaddexp, sigmoid
@@ -112,7 +112,10 @@ def entr(x: ArrayLike, /) -> Tensor:
     def entropy(x: Tensor) -> Tensor:
         inside = logical_or(x > 0.0, isnan(x))
         known = where(inside, x, 1.0)
-        return where(inside, -known * log(known), where(x < 0.0, -float("inf"), 0.0))
+        endless = isinf(known)
+        finite = where(endless, 1.0, known)
+        found = where(endless, -known * known, -finite * log(finite))
+        return where(inside, found, where(x < 0.0, -float("inf"), sqrt(where(x == 0.0, x, 1.0))))  # infinitely steep
 
     return of_domain("entr", entropy, x)
 
@@ -129,6 +132,8 @@ def _divergence(x: Tensor, y: Tensor, linear: bool) -> Tensor:
         near = near + where(close, p - q, 0.0)
     far = p * (log(p) - log(q))
     result = where(close, near, far + (q - p) if linear else far)
+    endless = logical_and(isinf(p), logical_not(isinf(q)))
+    result = where(endless, where(endless, p * p, 0.0) / q, result)
     nothing = logical_and(x == 0.0, y >= 0.0)
     return where(inside, result, where(nothing, y if linear else 0.0, float("inf")))
 

@@ -10,11 +10,14 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph.errors import explained
 from loopgrad.graph.types import int64
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros_like
 from loopgrad.lazy.numpy.elementwise import (
+    absolute,
     ceil,
     digamma,
     exp,
@@ -30,10 +33,10 @@ from loopgrad.lazy.numpy.elementwise import (
     sqrt,
     stop_gradient,
 )
-from loopgrad.lazy.numpy.special_values import isinf, signbit, where
+from loopgrad.lazy.numpy.special_values import isinf, isnan, signbit, where
 from loopgrad.lazy.special.coefficients import LGAMMA1P
 from loopgrad.lazy.special.entropies import log1p_minus
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
+from loopgrad.lazy.special.operands import chebyshev, exp_or_zero, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, cast
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ MACLAURIN: Final = (
     1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
     -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
 )  # fmt: skip
+LEAST: Final = 1e-30  # from there on Laurent's series of two terms is exact
+TINY: Final = 1e-17  # of a number up to which the gamma function is 1 / x
 INFINITY, NAN = float("inf"), float("nan")
 
 
@@ -92,7 +97,11 @@ def log_rise(a: Tensor, c: Tensor) -> Tensor:
         difference = difference * (u * u) + value
         value = value * (v * v) + coefficient
     rest = -(a * u * v) * (value + (u + v) * u * difference)
-    bend: Tensor = at * log1p_minus(a / at) + (a - 0.5) * log1p(a / at) + rest
+    part = a / at
+    r = part / (2.0 + part)
+    inverse_odd = tuple([1.0 / (2 * k + 3) for k in range(7)])
+    less = 2.0 * (r * r) / (2.0 + part) * polynomial(inverse_odd, r * r) - r  # (log(1 + part) - part) / part
+    bend: Tensor = a * less + (a - 0.5) * log1p(part) + rest
     return bend + where(small, a * log(at / start) - log1p(raised), 0.0)
 
 
@@ -108,6 +117,15 @@ def gamma(x: ArrayLike, /) -> Tensor:
 
 
 def _gamma(x: Tensor) -> Tensor:
+    """The slopes are those of the logarithm: the value is multiplied with 1, whose derivative is digamma."""
+    value = stop_gradient(_gamma_value(stop_gradient(x)))
+    tiny = absolute(x) < TINY
+    logarithm = lgamma(where(tiny | isnan(value) | (absolute(x) > OVERFLOW), 0.5, x))
+    found = overflowing(value * exp(logarithm - stop_gradient(logarithm)), x * x)
+    return where(tiny, 1.0 / where(tiny, x, 1.0), found)
+
+
+def _gamma_value(x: Tensor) -> Tensor:
     """Below 0 by reflection: gamma(x) * gamma(1 - x) is pi / sin(pi x), and gamma(1 - x) is -x * gamma(-x)."""
     below = x < 0.0
     left = where(below, x, -0.25)
@@ -115,9 +133,9 @@ def _gamma(x: Tensor) -> Tensor:
     safe = where(whole, -0.25, left)
     further = safe < -0.5
     positive = _positive_gamma(where(below, where(further, -safe, 1.0 - safe), x))
-    nearest = stop_gradient(round(safe))
+    nearest = round(safe)
     sine = sin(math.pi * (safe - nearest)) * where(remainder(nearest, 2.0) == 0.0, 1.0, -1.0)
-    reflected = (math.pi / sine) / (positive * where(further, -safe, 1.0))
+    reflected = (math.pi / sine) / positive / where(further, -safe, 1.0)
     return where(below, where(whole, NAN, reflected), positive)
 
 
@@ -130,16 +148,12 @@ def _positive_gamma(x: Tensor) -> Tensor:
     for k in range(1, shift):
         product = product * (at_least + float(k))
     at = where(small, at_least + float(shift), where(x < overflow, x, overflow))
-    fixed = stop_gradient(at)
-    half = power(fixed, 0.5 * fixed - 0.25)  # twice, since it overflows before the result does
-    found = (half * exp(_stirling(fixed) - fixed)) * half * math.sqrt(2.0 * math.pi)
-    logarithm = (at - 0.5) * log(at) - at + _stirling(at)  # whose slope overflows nowhere
-    found = found * exp(logarithm - stop_gradient(logarithm))
+    half = power(at, 0.5 * at - 0.25)  # twice, since it overflows before the result does
+    found = (half * exp(_stirling(at) - at)) * half * math.sqrt(2.0 * math.pi)
     value = where(small, found / product, where(x < overflow, found, where(x >= overflow, INFINITY, x)))
     # of these factorials the error is less than 1/2
     exact = (x >= 1.0) & (x == floor(x)) & (value < (1e13 if is_double(x) else 1e5))
-    whole = where(exact, value, 1.0)
-    return value + where(exact, stop_gradient(round(whole) - whole), 0.0)
+    return where(exact, round(where(exact, value, 1.0)), value)
 
 
 def gammasgn(x: ArrayLike, /) -> Tensor:
@@ -183,18 +197,41 @@ def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
 
 
 def _betaln(a: Tensor, b: Tensor) -> Tensor:
-    """With x = a / (a + b) it is a log(x) + b log(1 - x), of which both are negative, and scaled gamma functions."""
-    inside = (a > 0.0) & (b > 0.0) & ~isinf(a) & ~isinf(b)
-    p, q = where(inside, a, 1.0), where(inside, b, 1.0)
-    total = p + q
-    first = p > q
-    large, small = where(first, p, q), where(first, q, p)
-    sides = small * log(small / total) + large * log1p(-(small / total))
-    scale = 0.5 * (log(2.0 * math.pi / small) - log1p(-(small / total)))
-    result = sides + scale + ((log_scaled(p) + log_scaled(q)) - log_scaled(total))
+    inside = (a >= 0.0) & (b >= 0.0) & ~isinf(a) & ~isinf(b)
+    small, large = _in_order(where(inside, a, 1.0), where(inside, b, 1.0))
+    brief = small < 1.0
+    few, many = where(brief, small, 0.5), where(brief, large, 0.5)
+    short = log1p(few / where(many > 0.0, many, 1.0)) - log(few) + _log_beta_above(few, many)
     pole = (a == 0.0) | (b == 0.0)
     outside = where((a >= 0.0) & (b >= 0.0), where(pole, INFINITY, -INFINITY), NAN)
-    return where(inside, result, outside)
+    found = where(brief, short, _long_betaln(where(brief, 1.0, small), where(brief, 1.0, large)))
+    return where(inside, found, outside)
+
+
+def _pole(x: Tensor) -> Tensor:
+    """1 / x, infinite at 0 whatever its sign."""
+    found: Tensor = 1.0 / x
+    return where(signbit(x), -found, found)
+
+
+def _in_order(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    first = a < b
+    return where(first, a, b), where(first, b, a)
+
+
+def _log_beta_above(a: Tensor, b: Tensor) -> Tensor:
+    """log(gamma(1 + a) * gamma(1 + b) / gamma(1 + a + b)) for `a` from 0 to 1, without losing digits where it is small;
+    beta(a, b) is 1 / a + 1 / b times what that is the logarithm of."""
+    return log_gamma_above(a) - log_rise(a, 1.0 + b) - a * log1p(b)
+
+
+def _long_betaln(small: Tensor, large: Tensor) -> Tensor:
+    """From 1 on. With x = a / (a + b) it is a log(x) + b log(1 - x), of which both are negative, and scaled gamma
+    functions."""
+    total = small + large
+    sides = small * log(small / total) + large * log1p(-(small / total))
+    scale = 0.5 * (log(2.0 * math.pi / small) - log1p(-(small / total)))
+    return sides + scale + ((log_scaled(small) + log_scaled(large)) - log_scaled(total))
 
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
@@ -205,17 +242,31 @@ def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     >>> lg.special.beta([1.0, 2.0], [2.0, 3.0])
     Tensor([0.5       , 0.08333333], dtype=float64)
     """
-    return of_domain("beta", lambda a, b: exp(_betaln(a, b)), a, b)
+    return of_domain("beta", _beta, a, b)
+
+
+def _beta(a: Tensor, b: Tensor) -> Tensor:
+    """Near 0 by the first terms of Laurent's series."""
+    inside = (a >= 0.0) & (b >= 0.0) & ~isinf(a) & ~isinf(b)
+    small, large = _in_order(where(inside, a, 1.0), where(inside, b, 1.0))
+    brief, pole = small < 1.0, small < LEAST
+    few, many = where(brief & ~pole, small, 0.5), where(brief & ~pole, large, 0.5)
+    short = (1.0 / few + 1.0 / many) * exp(_log_beta_above(few, many))
+    both = large < LEAST
+    rest = where(both, _pole(where(both, large, 1.0)), -(digamma(where(pole & ~both, large, 1.0)) + np.euler_gamma))
+    near = _pole(where(pole, small, 1.0)) + rest
+    long = exp(_betaln(where(brief, 2.0, a), where(brief, 2.0, b)))
+    return where(brief, where(pole, near, short), long)
 
 
 def power_over_gamma(a: Tensor, x: Tensor) -> Tensor:
     """x**a * exp(-x) / gamma(a) of positive numbers."""
     brief = a < 1.0
     few, p = where(brief, a, 0.5), where(brief, 1.0, a)
-    short = few * exp((few * log(x) - log_gamma_above(few)) - x)
+    short = few * exp_or_zero((few * log(x) - log_gamma_above(few)) - x)
     at = where(brief, 1.0, x)
     exponent = p * log1p_minus((at - p) / p, at / p)
-    return where(brief, short, sqrt(p / (2.0 * math.pi)) * exp(exponent - log_scaled(p)))
+    return where(brief, short, sqrt(p / (2.0 * math.pi)) * exp_or_zero(exponent - log_scaled(p)))
 
 
 def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
@@ -244,6 +295,8 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
         return total + power(at + cast(k, at._value.dtype), -safe)
 
     total: Tensor = fori_loop(0, count, added, zeros_like(at))
+    steep = safe > 1e4  # of what is left of it, nothing is
+    safe = where(steep, 2.0, safe)
     w = at + cast(count, at._value.dtype)
     last = power(w, -safe)
     rest = last * (w / (safe - 1.0) + 0.5)
@@ -252,7 +305,7 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
     for k, coefficient in enumerate(MACLAURIN[1:], 1):
         term = term * ((safe + (2.0 * k - 1.0)) / w) * ((safe + 2.0 * k) / w)
         tail = tail + coefficient * term
-    found = total + (rest + tail)
+    found = total + where(steep, 0.0, rest + tail)
     largest = where(q > 1.0, 0.0, where(q == 1.0, 1.0, where(q < 1.0, INFINITY, q)))  # for infinite s
     return where(
         inside,

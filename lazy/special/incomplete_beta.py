@@ -33,7 +33,7 @@ from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.entropies import log1p_minus
 from loopgrad.lazy.special.gamma_functions import log_gamma_above, log_rise, log_scaled
 from loopgrad.lazy.special.incomplete_gamma import expm1_minus, rule
-from loopgrad.lazy.special.operands import is_double, of_domain
+from loopgrad.lazy.special.operands import exp_or_zero, is_double, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 
 if TYPE_CHECKING:
@@ -90,8 +90,9 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     real = (a >= 0.0) & (b >= 0.0)
     late = real & (a > b) & ((b == 0.0) | isinf(a))  # all at x = 1
     early = real & (b > a) & ((a == 0.0) | isinf(b))  # all at x = 0
-    nothing = late & (x < 1.0) | (shapes | late | early & (a > 0.0)) & (x == 0.0)
-    whole = early & (x > 0.0) | real & (x == 1.0) & ((a > 0.0) | (b > 0.0))
+    either = real & ((a > 0.0) | (b > 0.0))
+    nothing = late & (x < 1.0) | either & (x == 0.0)
+    whole = early & (x > 0.0) | either & (x == 1.0)
     known = (x >= 0.0) & (x <= 1.0)
     ends = [where(known & nothing, first, where(known & whole, 1.0 - first, NAN)) for first in (0.0, 1.0)]
     return (
@@ -132,14 +133,14 @@ def _density(a: Tensor, b: Tensor, x: Tensor, y: Tensor, rise: Tensor) -> Tensor
     p, few = where(brief, a, 1.0), where(brief, b, 0.5)
     known = x < 0.5
     logarithm = where(known, log(x), log1p(-where(known, 0.5, y)))
-    short = few * exp(p * logarithm + few * log(p * where(brief, y, 0.5)) + rise)
+    short = few * exp_or_zero(p * logarithm + few * log(p * where(brief, y, 0.5)) + rise)
     q, at = where(brief, 1.0, b), where(brief, 0.5, x)
     total = a + q
     first, second = a / total, q / total
     distance = (q * at - a * y) / total
     exponent = a * log1p_minus(distance / first, at / first) + q * log1p_minus(-distance / second, y / second)
     scale = sqrt((a / (2.0 * math.pi)) * (q / total))
-    usual = scale * exp(exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(q)))
+    usual = scale * exp_or_zero(exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(q)))
     return where(brief, short, usual)
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from loopgrad.lazy.numpy.elementwise import cos, exp, log, log1p, sin
+from loopgrad.lazy.numpy.elementwise import cos, exp, log, log1p, sin, sqrt
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
-from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _exp1(x: Tensor) -> Tensor:
     third, large = _piece(x, 4.0, INFINITY)
     scaled = where(second, _over(terms.E1_MIDDLE, middle, 1.0, 4.0), _beyond(terms.E1_BEYOND, large, 4.0))
     outer = where(third, large, middle)
-    outside = where(x == 0.0, INFINITY, float("nan"))
+    outside = where(x == 0.0, -log(where(x == 0.0, x, 1.0)), float("nan"))
     return where(first, near, where(second | third, scaled * (exp(-outer) / outer), outside))
 
 
@@ -85,9 +85,10 @@ def _expi(x: Tensor) -> Tensor:
     )
     outer = where(second, middle, where(third, further, large))
     half = exp(0.5 * outer)  # twice, since exp(x) overflows before the result does
-    right = where(first, near, where(x == INFINITY, INFINITY, half * (scaled / outer) * half))
+    right = overflowing(where(first, near, where(x == INFINITY, INFINITY, scaled * ((half / outer) * half))), x * x)
     below = x < 0.0
-    return where(below, -_exp1(where(below, -x, 1.0)), where(x == 0.0, -INFINITY, where(x > 0.0, right, x)))
+    at_zero = log(where(x == 0.0, x, 1.0))
+    return where(below, -_exp1(where(below, -x, 1.0)), where(x == 0.0, at_zero, where(x > 0.0, right, x)))
 
 
 def sici(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
@@ -131,7 +132,8 @@ def _ci(x: Tensor) -> Tensor:
     f, g = _far(outer)
     at_infinity = where(x > 0.0, 0.0, float("nan"))
     far = where(endless, at_infinity, f * sin(outer) - g * cos(outer))
-    return where(near, where(size > 0.0, series, -INFINITY), where(isnan(x), x, far))
+    at_zero = log(where(size == 0.0, x, 1.0))
+    return where(near, where(size > 0.0, series, at_zero), where(isnan(x), x, far))
 
 
 def spence(x: ArrayLike, /) -> Tensor:
@@ -154,13 +156,14 @@ def _middle(x: Tensor) -> Tensor:
 
 
 def _spence(x: Tensor) -> Tensor:
-    large = x > 2.0
+    large = (x > 2.0) & (x < INFINITY)
     reduced = where(large, 1.0 / where(large, x, 2.0), x)
     small = reduced < 0.5
     inner = where(small, reduced, 0.25)
     positive = inner > 0.0
-    product = where(positive, log(where(positive, inner, 1.0)) * log1p(-inner), where(inner == 0.0, 0.0, float("nan")))
+    at_zero = where(inner == 0.0, sqrt(where(inner == 0.0, inner, 1.0)), float("nan"))  # infinitely steep
+    product = where(positive, log(where(positive, inner, 1.0)) * log1p(-inner), at_zero)
     low = (math.pi**2 / 6.0 - product) - _middle(1.0 - inner)
     known = where(small, low, _middle(where(small, 1.0, reduced)))
     logarithm = log(where(large, x, 2.0))
-    return where(large, -0.5 * (logarithm * logarithm) - known, known)
+    return where(large, -0.5 * (logarithm * logarithm) - known, where(x == INFINITY, -INFINITY, known))

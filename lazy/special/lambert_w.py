@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import explained
-from loopgrad.lazy.numpy.elementwise import absolute, exp, log, log1p, sqrt, stop_gradient
+from loopgrad.lazy.numpy.elementwise import absolute, log, log1p, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
@@ -22,6 +23,8 @@ AT_BRANCH: Final = (
     226287557 / 37623398400,
 )  # fmt: skip
 CLOSE: Final = 0.03  # to the branch point, in its series' variable
+AT_ZERO: Final = (1.0, -1.0, 3 / 2, -8 / 3, 125 / 24, -54 / 5, 16807 / 720)  # of w / x
+SMALL: Final = 3e-3
 
 
 def lambertw(x: ArrayLike, /, k: int = 0) -> Tensor:
@@ -47,30 +50,43 @@ def _from_branch(x: Tensor) -> Tensor:
     return where(inside, root, where(rest >= (-1e-16 if double else -5e-8), 0.0, float("nan")))
 
 
-def _halley(w: Tensor, x: Tensor) -> Tensor:
-    residue = w - x * exp(-w)
+def _halley(w: Tensor, quotient: Tensor) -> Tensor:
+    """For the zero of w + log(w / x), in which nothing overflows; `quotient` is the logarithm."""
+    residue = w + quotient
     one = w + 1.0
-    return w - residue / (one - (w + 2.0) * residue / (2.0 * one))
+    better: Tensor = w - residue * (w / (one + residue / (2.0 * one)))
+    return better
 
 
-def _found(guess: Tensor, x: Tensor) -> Tensor:
+def _found(guess: Tensor, x: Tensor, quotient: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """The last two steps have the derivatives, the first ones find the value."""
     w, at = stop_gradient(guess), stop_gradient(x)
     for _ in range(3):
-        w = _halley(w, at)
-    w = stop_gradient(w)
-    return _halley(_halley(w, x), x)
+        w = _halley(w, quotient(w, at))
+    found: Tensor = stop_gradient(w)
+    for _ in range(2):
+        found = _halley(found, quotient(found, x))
+    return found
 
 
 def _upper(x: Tensor) -> Tensor:
     p = _from_branch(x)
-    close = absolute(p) < CLOSE
-    safe = where(close | isinf(x), 1.0, x)
+    close, small = absolute(p) < CLOSE, absolute(x) < SMALL
+    safe = where(close | small | isinf(x), 1.0, x)
     first = log1p(where(safe < -0.3, 1.0, safe))
     wide = first * (1.0 - log1p(first) / (2.0 + first))
     guess = where(safe < -0.3, polynomial(AT_BRANCH[:4], p), wide)
+    found = _found(guess, safe, _log_quotient)
+    found = where(small, x * polynomial(AT_ZERO, where(small, x, 0.0)), found)
     beyond = where(x > 0.0, x, float("nan"))
-    return where(close, polynomial(AT_BRANCH, where(close, p, 0.0)), where(isinf(x), beyond, _found(guess, safe)))
+    return where(close, polynomial(AT_BRANCH, where(close, p, 0.0)), where(isinf(x), beyond, found))
+
+
+def _log_quotient(w: Tensor, x: Tensor) -> Tensor:
+    """By the logarithms of both where slopes of the quotient would underflow."""
+    large = x > 1.0
+    result: Tensor = log(w / where(large, 1.0, x)) - log(where(large, x, 1.0))
+    return result
 
 
 def _lower(x: Tensor) -> Tensor:
@@ -82,5 +98,6 @@ def _lower(x: Tensor) -> Tensor:
     second = log(-logarithm)
     wide = logarithm - second + second / logarithm
     guess = where(safe < -0.25, polynomial(AT_BRANCH[:4], -p), wide)
-    inside = where(close, polynomial(AT_BRANCH, where(close, -p, 0.0)), _found(guess, safe))
+    found = _found(guess, safe, lambda w, x: log(-w) - log(-x))
+    inside = where(close, polynomial(AT_BRANCH, where(close, -p, 0.0)), found)
     return where(outside, where(x == 0.0, -float("inf"), float("nan")), inside)

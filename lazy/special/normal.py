@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from loopgrad.lazy.numpy.elementwise import absolute, digamma, erf, erfc, lgamma, log, log1p, logical_and, sqrt
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.coefficients import ERFCINV_BEYOND, ERFCINV_MIDDLE, ERFCX, ERFINV
-from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_domain
+from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_domain, overflowing
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -37,9 +37,14 @@ def erfcx(x: ArrayLike, /) -> Tensor:
 def _erfcx(x: Tensor) -> Tensor:
     below = x < 0.0
     size = where(below, -x, x)
-    right = chebyshev(ERFCX, 1.0 - 7.5 / (size + 3.75)) / (1.0 + 2.0 * size)
+    right = _times_size(size) / (1.0 + 2.0 * size)
     left = 2.0 * exp_of_square(where(below, x, 0.0), 1.0) - right
-    return where(below, left, right)
+    return where(below, overflowing(left, x * x), right)
+
+
+def _times_size(size: Tensor) -> Tensor:
+    """(1 + 2 x) * erfcx(x) from x = 0 on."""
+    return chebyshev(ERFCX, 1.0 - 7.5 / (size + 3.75))
 
 
 def ndtr(x: ArrayLike, /) -> Tensor:
@@ -70,7 +75,8 @@ def log_ndtr(x: ArrayLike, /) -> Tensor:
 def _log_ndtr(x: Tensor) -> Tensor:
     low = x < -1.0
     tail = where(low, x, -1.0)
-    far = log(0.5 * _erfcx(tail / -ROOT_2)) - 0.5 * (tail * tail)
+    size = tail / -ROOT_2
+    far = log(0.5 * _times_size(size)) - log1p(2.0 * size) - 0.5 * (tail * tail)
     return where(low, far, log1p(-_ndtr(-where(low, -1.0, x))))
 
 
@@ -103,12 +109,12 @@ def erfinv(x: ArrayLike, /) -> Tensor:
 def _erfinv(x: Tensor) -> Tensor:
     w = -(log1p(-x) + log1p(x))
     far = _outer(w)
-    return where(w > BORDER, where(x < 0.0, -far, far), _inner(x, w)) + _steep(1.0 - absolute(x)) * x
+    return where(w > BORDER, where(x < 0.0, -far, far), _inner(x, w)) + _steep(1.0 - absolute(x), x)
 
 
-def _steep(room: Tensor) -> Tensor:
-    """A slope to add: 0 within the domain, infinite at its border and NaN beyond, as value and derivative are."""
-    return where(room > 0.0, 0.0, where(room == 0.0, float("inf"), float("nan")))
+def _steep(room: Tensor, x: Tensor) -> Tensor:
+    """What has derivatives to add: 0 within the domain, infinite at its border and NaN beyond, as the value is."""
+    return where(room > 0.0, 0.0, where(room == 0.0, float("inf"), float("nan"))) * (x * absolute(x))
 
 
 def erfcinv(y: ArrayLike, /) -> Tensor:
@@ -126,7 +132,7 @@ def _erfcinv(y: Tensor) -> Tensor:
     small = where(above, 2.0 - y, y)
     w = -(log(small) + log1p(1.0 - small))
     far = _outer(w)
-    return where(w > BORDER, where(above, -far, far), _inner(1.0 - y, w)) + _steep(small) * (1.0 - y)
+    return where(w > BORDER, where(above, -far, far), _inner(1.0 - y, w)) + _steep(small, 1.0 - y)
 
 
 def ndtri(p: ArrayLike, /) -> Tensor:

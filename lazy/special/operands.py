@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.types import float32
 from loopgrad.lazy.numpy.elementwise import exp, round, stop_gradient
-from loopgrad.lazy.numpy.special_values import isnan, where
+from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special.coefficients import Series
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 from loopgrad.lazy.tensor.operands import meet
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NARROW: Final = 1e-9  # float32 hasn't terms below that beside the largest
 STEPS: Final = 16.0
+INFINITY, NAN = float("inf"), float("nan")
 
 
 def of_floats(op: str, function: Callable[..., Tensor], *xs: ArrayLike) -> Tensor:
@@ -34,10 +35,10 @@ def of_domain(op: str, function: Callable[..., Tensor], *xs: ArrayLike) -> Tenso
     def defined(*operands: Tensor) -> Tensor:
         found = function(*operands)
         outside = isnan(found)
-        hole = where(outside, float("nan"), 0.0)
+        lost: Any = 0.0
         for x in operands:
-            hole = hole / where(outside, x, 1.0)
-        return where(outside, hole, found)
+            lost = lost + NAN * where(outside, x, 0.0)
+        return where(outside, exp(lost), found)  # of which all derivatives are NaN
 
     return of_floats(op, defined, *xs)
 
@@ -69,6 +70,18 @@ def polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
         total = total * x + coefficient
     result: Tensor = total
     return result
+
+
+def overflowing(found: Tensor, growth: Tensor) -> Tensor:
+    """`found`, whose slopes are infinite where it is: there it is infinity times `growth`, a product of operands."""
+    endless = isinf(found)
+    return where(endless, INFINITY * where(endless, growth, 1.0), found)
+
+
+def exp_or_zero(exponent: Tensor) -> Tensor:
+    """exp(exponent), without derivatives where it underflows: however steep the exponent is, they vanish there."""
+    gone = exponent < (-746.0 if is_double(exponent) else -104.0)
+    return exp(where(gone, -INFINITY, exponent))
 
 
 def exp_of_square(x: Tensor, factor: float) -> Tensor:
