@@ -72,8 +72,8 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Tenso
 
     Shapes (m, n) and (m, k) give (n, k), (k,) (where m > n, else (0,)), () and (min(m, n),); a `b` of shape (m,) is one
     column. `rcond` as for `pinv`. Unlike in NumPy, the rests are there where the rank is less than n, too. Raises
-    LinAlgError for other numbers of axes and where a NaN is evaluated, ShapeError where the rows differ in number. By
-    the pseudo-inverse.
+    LinAlgError for other numbers of axes and where an `a` with infinities or NaN is evaluated, ShapeError where the
+    rows differ in number. By the pseudo-inverse.
 
     >>> x, rest, rank, values = lg.linalg.lstsq(lg.asarray([[1.0], [1.0]]), lg.asarray([1.0, 3.0]))
     >>> x, rest, rank
@@ -92,7 +92,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Tenso
     if is_empty(left, rows):
         x, values = zeros((n, rows.shape[1]), left), mx.real(zeros((min(m, n),), left))
     else:
-        known = refused(left, "nan", "lstsq")
+        known = refused(left, "not finite", "lstsq")
         x, values = ops.matmul(mx.pinv(known, ratio), rows), mx.svdvals(known)
     rest = ops.sub(rows, ops.matmul(left, x)) if m > n else zeros((0, 0), left)
     lengths = ops.reduce_sum(mx.squared(rest), (0,))

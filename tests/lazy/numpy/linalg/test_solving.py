@@ -71,6 +71,7 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "cond 1": lambda m, a: m.cond(a, 1) if a.size else 0.0,
     "cond": lambda m, a: m.cond(a) if a.size else 0.0,
     "norm": lambda m, a: m.norm(a),
+    "lstsq": lambda m, a: m.lstsq(a, np.ones(a.shape[-2:-1]), rcond=None),
     **{name: lambda m, a, name=name: getattr(m, name)(a) for name in (
         "inv", "det", "slogdet", "cholesky", "eigvals", "eig", "svd", "svdvals", "pinv", "matrix_rank",
     )},
