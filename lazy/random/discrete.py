@@ -29,6 +29,7 @@ from loopgrad.lazy.numpy.elementwise import (
     logical_not,
     logical_or,
     maximum,
+    minimum,
     multiply,
     negative,
     sqrt,
@@ -179,9 +180,11 @@ def _geometric(source: WordSource, dtype: DType, p: Tensor) -> Tensor:
 
 
 def _negative_binomial(source: WordSource, dtype: DType, n: Tensor, p: Tensor) -> Tensor:
-    """Poisson numbers whose mean is a gamma number."""
+    """Poisson numbers whose mean is a gamma number, which of a small n may be of any size: here as large as int64 has
+    numbers for."""
     mean = multiply(standard_gamma(source.apart(1), float64, n), divide(subtract(1.0, p), p))
-    return poisson(source, dtype, stop_gradient(mean))
+    valid = logical_and(greater(n, 0.0), logical_and(greater(p, 0.0), less_equal(p, 1.0)))
+    return poisson(source, dtype, stop_gradient(where(valid, minimum(mean, LARGEST_MEAN), float("nan"))))
 
 
 def _bernoulli(source: WordSource, dtype: DType, p: Tensor) -> Tensor:

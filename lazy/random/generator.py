@@ -139,11 +139,12 @@ class Generator(Draws["Tensor"]):
 
     def permutation(self, x: ArrayLike, axis: int = 0) -> Tensor:
         """The rows of x along an axis in random order; of an int the integers below it. A copy, of x's shape and dtype.
+        Raises AxisError for an axis that x hasn't, and for other numbers.
 
         >>> sorted(lg.random.default_rng(7).permutation(4).tolist())
         [0, 1, 2, 3]
         """
-        rows, at = population(x, axis)
+        rows, at = population("permutation", x, axis)
         return take(rows, order(self.bit_generator, (rows._value.shape[at],)), axis=at)
 
     def permuted(self, x: ArrayLike, *, axis: int | None = None, out: Out = None) -> Tensor:
@@ -182,7 +183,7 @@ class Generator(Draws["Tensor"]):
         >>> lg.random.default_rng(7).choice([10, 20, 30], size=2, p=[0.0, 1.0, 0.0])
         Tensor([20, 20], dtype=int64)
         """
-        rows, at = population(a, axis)
+        rows, at = population("choice", a, axis)
         places = chosen_positions(self.bit_generator, rows._value.shape[at], size, replace, p)
         return take(rows, places, axis=at)
 

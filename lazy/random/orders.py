@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loopgrad.graph.errors import explained
+from loopgrad.graph.errors import AxisError, explained
 from loopgrad.graph.types import float64
 from loopgrad.lazy.numpy.creation import arange
 from loopgrad.lazy.numpy.elementwise import divide
@@ -36,12 +36,15 @@ def order(bits: BitGenerator, shape: Shape, axis: int = 0) -> Tensor:
     return argsort(bits.source(shape).long_words(1)[0], axis=axis)
 
 
-def population(a: Any, axis: Any) -> tuple[Tensor, int]:
+def population(op: str, a: Any, axis: Any) -> tuple[Tensor, int]:
     """What is chosen from or put in another order, and along which axis: an int stands for the integers below it."""
     if isinstance(a, int | np.integer) and not isinstance(a, bool):
         return arange(index(a)), 0
     t = as_tensor(a)
-    return t, normal_axis("random", axis, len(t._value.shape))
+    if not t._value.shape:
+        fix = "pass an int for the integers below it, or what has rows"
+        raise AxisError(explained(op, "an int, or an array of at least one axis", a, fix))
+    return t, normal_axis(op, axis, len(t._value.shape))
 
 
 def permuted(bits: BitGenerator, x: Tensor, axis: int | None) -> Tensor:

@@ -337,3 +337,21 @@ def test_lanes_steps_and_streams_are_independent():
             assert abs((one * two).mean()) < 4 * deviation
         assert abs((x**2).mean() - 1 / 12) < 4 * np.sqrt(1 / 180 / x.size)
     assert stats.kstest(numbers.ravel() + 0.5, "uniform").pvalue > LEAST
+
+
+def test_negative_binomials_are_counts() -> None:
+    """Of few failures hardly any are many: the largest that there is an int64 for, where the gamma number is larger."""
+    n = 1e-4
+    p = (n + 10.0 * np.sqrt(n)) / 2.0**63 * 1.03  # as small as parameters may be
+    drawn = np.asarray(lg.random.default_rng(3).negative_binomial(n, p, size=200_000))
+    assert drawn.min() == 0
+    assert drawn.max() > 2**62
+    mixed = lg.random.default_rng(3).negative_binomial(lg.asarray([1.0, -1.0, 2.0]), lg.asarray([0.0, 0.5, 0.5]))
+    assert np.asarray(mixed)[:2].tolist() == [-1, -1]
+
+
+def test_orders_of_numbers_are_refused() -> None:
+    rng = lg.random.default_rng(3)
+    for refused in (lambda: rng.permutation(3.5), lambda: rng.choice(True), lambda: rng.permutation([1, 2], axis=3)):
+        with pytest.raises(lg.AxisError, match=r"permutation|choice"):
+            refused()
