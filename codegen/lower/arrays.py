@@ -112,7 +112,7 @@ def computed(ctx: Lowering, frame: Frame, value: Value) -> InArray:
     """The value in an array of its own."""
     kept = new_kept(ctx, value)
     node = frame.resolve(value)[1].node if frame.resolve(value)[2] is None else None
-    if node is not None and node.op == "concat" and in_pieces(node):
+    if node is not None and node.op == "concat" and in_pieces(node) and _own_axis(ctx, node) >= 0:
         _join(ctx, frame, node, kept.array)
     elif node is not None and node.op == "scatter" and _own_rows(ctx, node):
         _scatter(ctx, frame, node, kept.array)
@@ -208,12 +208,19 @@ def nest(e: KernelBuilder, dims: Sequence[int], body: Callable[[Index], None], p
         repeated(e, dims[0], lambda k: nest(e, dims[1:], body, (*parts, Part(dims[0], k))))
 
 
+def _own_axis(ctx: Lowering, node: Node) -> int:
+    """The axis of a concat among those of what a lane holds; below 0 where lanes are joined, each of which is in one
+    operand."""
+    value = node.results[0]
+    axis: int = node.attrs["axis"]
+    return axis - len(value.shape) + len(own_dims(ctx, value))
+
+
 def _join(ctx: Lowering, frame: Frame, node: Node, array: int) -> None:
     """A concat, one operand after the other."""
     e, shape = ctx.emitter, node.results[0].shape
-    lead = len(shape) - len(own_dims(ctx, node.results[0]))
-    axis, start = node.attrs["axis"] - lead, 0
-    assert axis >= 0, "lanes are joined"
+    axis, start = _own_axis(ctx, node), 0
+    lead = node.attrs["axis"] - axis
     for operand in node.operands:
         dims = operand.shape[lead:]
         if not prod(dims):

@@ -108,3 +108,17 @@ def test_matrices_of_constants(device):
     near(lg.compile(lambda: lg.linalg.det(equal) + lg.linalg.svdvals(equal)[0])(), 6.0)
     with pytest.raises(lg.linalg.LinAlgError):
         np.asarray(lg.linalg.inv(equal))
+
+
+@pytest.mark.parametrize("shape", [(10, 6, 5), (9, 12, 12)])
+def test_matrices_that_are_stacked_before_they_are_factorised(device, shape):
+    """Each lane's matrix is in one operand of what joins them, which the lane finds by its number."""
+    matrices = RNG.standard_normal(shape)
+    order, lower, upper = lg.linalg.lu(lg.stack(list(matrices)))
+    near(order @ lower @ upper, matrices)
+    squares = list(matrices @ matrices.swapaxes(1, 2) + np.eye(shape[1]))
+    near(lg.linalg.cholesky(lg.concat([lg.asarray(a[None]) for a in squares])), np.linalg.cholesky(np.stack(squares)))
+    size = lambda *a: lg.sum(lg.linalg.cholesky(lg.stack(a)) ** 2)  # the sum of the traces
+    slopes = lg.compile(lg.grad(size, argnums=range(len(squares))))(*squares)
+    for slope in slopes:
+        near(slope, np.eye(shape[1]))
