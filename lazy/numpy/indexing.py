@@ -152,11 +152,11 @@ def plan_index(shape: Shape, index: Any) -> IndexPlan:
     spans: list[tuple[int, int | None, int]] = []
     axes: list[int] = []
     arrays: list[Any] = []
-    kinds: list[str] = []  # per item: new, keep, int, array
+    kinds: list[str] = []  # per item: new, dots (of no axes), keep, int, array
     axis = 0
     for item in items:
-        if item is None:
-            kinds.append("new")
+        if item is None or item is Ellipsis:
+            kinds.append("new" if item is None else "dots")
             continue
         extent = shape[axis]
         if isinstance(item, slice):
@@ -179,7 +179,7 @@ def plan_index(shape: Shape, index: Any) -> IndexPlan:
 
 
 def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
-    """Ellipsis, masks and missing axes written out; array-likes as tensors."""
+    """Masks, missing axes and an Ellipsis that stands for some written out; array-likes as tensors."""
     expanded: list[Any] = []
     extents: dict[int, int] = {}  # id of a mask's positions -> the mask's extent along their axis
     for item in items:
@@ -193,14 +193,15 @@ def _expand(shape: Shape, items: tuple[Any, ...]) -> list[Any]:
         fix = "index fewer axes"
         raise IndexRangeError(explained("index", f"at most {len(shape)} indices for shape {shape}", used, fix))
     at = next((i for i, item in enumerate(expanded) if item is Ellipsis), len(expanded))
-    expanded[at : at + dots] = [FULL] * missing
+    if missing:
+        expanded[at : at + dots] = [FULL] * missing
     _check_masks(shape, expanded, extents)
     return expanded
 
 
 def _check_masks(shape: Shape, expanded: Sequence[Any], extents: Mapping[int, int]) -> None:
     """A mask must have the extents of the axes that it indexes, or none at all."""
-    axes = [item for item in expanded if item is not None]
+    axes = [item for item in expanded if item is not None and item is not Ellipsis]
     for axis, item in enumerate(axes):
         extent = extents.get(id(item), shape[axis])
         if extent not in (0, shape[axis]):
@@ -275,8 +276,8 @@ def _basic_plan(
     expanded: list[int] = []
     axis = 0
     for kind in kinds:
-        if kind == "new":
-            expanded.append(1)
+        if kind in ("new", "dots"):
+            expanded.extend([1] if kind == "new" else [])
             continue
         if kind == "keep":
             expanded.append(_length(spans[axis], shape[axis]))
@@ -310,8 +311,8 @@ def _advanced_plan(
     kept = [1 if kind == "new" else next(extents) for kind in kinds if kind in ("new", "keep")]
     perm = tuple(range(len(lanes) + len(kept)))
     where = [i for i, kind in enumerate(kinds) if kind in ("int", "array")]
-    if lanes and where[-1] - where[0] == len(where) - 1 and where[0] > 0:  # adjacent: the lanes stay in place
-        before = len(lanes) + where[0]
+    if lanes and where[-1] - where[0] == len(where) - 1:  # adjacent, also without dots of no axes: they stay in place
+        before = len(lanes) + sum(1 for kind in kinds[: where[0]] if kind != "dots")
         perm = (*range(len(lanes), before), *range(len(lanes)), *range(before, len(perm)))
     trivial = sliced == shape and all(s[2] == 1 for s in spans)
     gathered = lanes + tuple([sliced[a] for a in rest])

@@ -29,6 +29,9 @@ INDICES: list[Any] = [
     (slice(0, 2), [1, 3], None, 2), np.zeros((0,), int), (slice(0, 0), I), MASK, CUBE > 20,
     (slice(None), CUBE[0, :, 0] > 5),
     (I, slice(1, 4)), (slice(1, None), slice(None), J), (None, slice(None), I, None, 0),
+    # dots of no axes stand between indices all the same
+    (slice(None), I, ..., I), (0, slice(None), ..., I), (slice(None), ..., I, I), (slice(None), I, I, ...),
+    (slice(None), 0, ..., J), (slice(None), slice(None), ..., 2), (None, slice(None), I, ..., None, I),
 ]  # fmt: skip
 
 
@@ -204,3 +207,9 @@ def test_unsigned_indices_beyond_int64_are_out_of_range(device: str) -> None:
     x = lg.arange(12.0).reshape(3, 4)
     assert x[huge, 0].tolist() == [8, 4]
     assert x[huge, lg.asarray([0, 1])].tolist() == [8, 5]
+
+
+def test_writing_where_dots_of_no_axes_part_indices(device: str) -> None:
+    expected, rows = CUBE.copy(), np.array([[-1.0], [-2.0], [-3.0]])
+    expected[:, I, ..., I] = rows
+    check(lg.asarray(CUBE).at[:, lg.asarray(I), ..., I].set(rows), expected)
