@@ -120,21 +120,20 @@ def dot(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
 def vecdot(
     x: ArrayLike, y: ArrayLike, /, axis: int = -1, *, out: Out = None, dtype: Any = None, casting: str = "same_kind"
 ) -> Tensor:
-    """The inner product along an axis, of complex numbers with the conjugates of x, in the dtype to which both are
-    promoted; other axes broadcast. `out`, `dtype` and `casting` are those of `matmul`.
+    """The inner product along an axis of each, of complex numbers with the conjugates of x, in the dtype to which both
+    are promoted; other axes broadcast. `out`, `dtype` and `casting` are those of `matmul`.
 
-    Raises ShapeError where they don't, or where the axis' extents differ.
+    Raises ShapeError where they don't, where the axis' extents differ, and for an axis that one of them hasn't.
 
     >>> lg.vecdot(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
     (a, b), were_bool = in_one_dtype("vecdot", (x, y), dtype, casting)
-    first, second = [(1,) * (max(len(a.shape), len(b.shape)) - len(v.shape)) + v.shape for v in (a, b)]
-    d = normal_axis("vecdot", axis, len(first))
-    if first[d] != second[d]:
+    first, second = [moveaxis(wrap(v), normal_axis("vecdot", axis, len(v.shape)), -1) for v in (a, b)]
+    if first._value.shape[-1] != second._value.shape[-1]:
         got = f"{a.shape} and {b.shape}"
         raise ShapeError(explained("vecdot", f"equal extents along axis {axis}", got, "make them equally long"))
-    result = sum(multiply(conjugated(wrap(a)), wrap(b)), axis=axis, dtype=a.dtype)
+    result = sum(multiply(conjugated(first), second), axis=-1, dtype=a.dtype)
     return delivered("vecdot", cast(result, bool_) if were_bool else result, out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,3 +160,17 @@ def test_cross_products_of_vectors_in_a_plane(device: str) -> None:
     for x, y in ((rand(4, 2), rand(4, 3)), (rand(5, 1, 3), rand(4, 2)), (rand(2), rand(2)), (rand(0, 2), rand(0, 2))):
         expected = np.cross(in_space(x), in_space(y))
         check(lg.cross(*tensors(x, y)), expected if 3 in (x.shape[-1], y.shape[-1]) else expected[..., 2])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "axis"),
+    [
+        ((2, 3, 3), (3, 3), 1), ((2, 2, 3), (2, 3), 0), ((2, 3, 4), (3, 4), -2), ((3,), (2, 4, 3), -1),
+        ((4, 1, 3), (4, 2, 3), 0),
+    ],
+)  # fmt: skip
+def test_the_axis_of_an_inner_product_is_that_of_each_operand(device: str, a: Any, b: Any, axis: int) -> None:
+    """As of NumPy's generalised ufuncs: counted in each, before the other axes broadcast."""
+    both("vecdot", rand(*a), rand(*b), axis=axis)
+    with pytest.raises(lg.AxisError, match="axis from -1 to 0"):
+        lg.vecdot(lg.ones((3, 3)), lg.ones(3), axis=1)
