@@ -9,6 +9,15 @@ from typing import Any, Final
 
 from loopgrad.graph.nodes import Location
 
+LIMIT: Final = 4096  # of references, at first
+
+class References(list[Any]):
+    """`limit`: how many there may be before those that lead nowhere are dropped."""
+
+    __slots__ = ("limit",)
+
+    limit: int
+
 
 class Ambient(threading.local):
     """`scope`: of `graph.build`; None at the top level. `loc`: the line that all nodes get, where one was named.
@@ -18,8 +27,9 @@ class Ambient(threading.local):
     loc: Location | None = None
 
     def __init__(self) -> None:
-        self.references: list[Any] = []
-        self.plain: list[Any] | None = self.references
+        self.references = References()
+        self.references.limit = LIMIT
+        self.plain: References | None = self.references
 
     def belong(self, scope: Any, loc: Location | None) -> None:
         """Say both for the nodes to come."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 import numpy as np
 
 from loopgrad.graph import ops
-from loopgrad.graph.ambient import AMBIENT
+from loopgrad.graph.ambient import AMBIENT, LIMIT, References
 from loopgrad.graph.build import Scope, current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
@@ -120,8 +120,7 @@ class TensorCore:
 _concrete: Any = TensorCore
 
 
-LIVE_LIMIT: Final = 4096  # references, before those are dropped that lead nowhere
-LIVE_KEPT: Final = 2048  # at most, then: the latest
+LIVE_KEPT: Final = 1 << 17  # references to tensors that wait, at most: the latest
 
 
 class _Live(threading.local):
@@ -133,7 +132,7 @@ class _Live(threading.local):
         self.evaluating = 0
 
     @property
-    def tensors(self) -> list[weakref.ref[TensorCore]]:
+    def tensors(self) -> References:
         """This thread's tensors of the top level in order of creation, dead ones among them: evaluation looks
         who still needs what is being computed, and clears the list of those who don't."""
         return AMBIENT.references
@@ -169,7 +168,7 @@ def held(like: TensorCore, value: Noted) -> Tensor:
     value.holder = reference = weakref.ref(tensor)
     live = AMBIENT.references
     live.append(reference)
-    if len(live) > LIVE_LIMIT:
+    if len(live) > live.limit:
         forget_dead(live)
     return tensor
 
@@ -178,7 +177,7 @@ def note_holder(tensor: TensorCore, value: Value) -> None:
     """The tensor has a value of the top level that a node gives."""
     live, reference = AMBIENT.references, weakref.ref(tensor)
     live.append(reference)
-    if len(live) > LIVE_LIMIT:
+    if len(live) > live.limit:
         forget_dead(live)
     if type(value) is Noted:
         value.holder = reference
@@ -212,10 +211,11 @@ def computed_tensor(buffer: Buffer, committed: bool) -> Tensor:
     return tensor
 
 
-def forget_dead(live: list[weakref.ref[TensorCore]]) -> None:
+def forget_dead(live: References) -> None:
     """Drop the references to tensors that nobody holds or that have their elements: a thread that builds and never
-    evaluates must not remember all that it built."""
+    evaluates must not remember all that it built. They are looked for when there are twice as many as were left."""
     live[:] = [r for r in live if (t := r()) is not None and is_made(t._value)][-LIVE_KEPT:]
+    live.limit = max(LIMIT, 2 * len(live))
 
 
 def copied(x: Tensor) -> Tensor:

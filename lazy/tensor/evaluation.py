@@ -29,7 +29,7 @@ from loopgrad.lazy.tensor.core import LIVE, ArrayLike, History, TensorCore, Tens
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
-from loopgrad.lazy.tensor.liveness import ALONE, NOTHING, Needed, read_by_nobody_else, still_needed, unread
+from loopgrad.lazy.tensor.liveness import ALONE, Needed, held_alone, still_needed, unread
 from loopgrad.lazy.tensor.ongoing_derivations import (
     UNDER_WAY,
     deriving,
@@ -140,7 +140,8 @@ def _settled_alone(wanted: Wanted) -> Found:
     if from_variables(values):
         return _only_computed(values)
     walk = walked(values)
-    return _kept(wanted, walk, NOTHING) if read_by_nobody_else(walk) else _looked_after(wanted, walk)
+    needed = held_alone(walk)
+    return _looked_after(wanted, walk) if needed is None else _kept(wanted, walk, needed)
 
 
 def _looked_after(wanted: Wanted, walk: Walk) -> Found:

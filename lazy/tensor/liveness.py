@@ -75,9 +75,7 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
             along.append((t, value))
         else:
             outside.append((t, value))
-    if len(along) > 1:  # in the order of the program, as `lazy.tensor.repeated_lines` has it
-        order: dict[Node | None, int] = {node: i for i, node in enumerate(walk.nodes)}
-        along.sort(key=lambda held: order.get(held[1].node, 0))
+    in_order(along, walk)
     if not outside:
         return Needed(along, [], generation, [])
     outside.reverse()  # the latest tensors are the likeliest to be read again
@@ -91,18 +89,44 @@ def unread(t: TensorCore) -> bool:
     return COUNTED and getrefcount(t._value) == UNREAD - (type(t._value) is Noted and len(t._value.note) == NODE)
 
 
-def read_by_nobody_else(walk: Walk) -> bool:
-    """Whether nobody refers to what a walk's nodes give, its outputs apart, but these nodes: then there is nothing to
-    keep. What refers to it may also be garbage that wasn't collected yet: who gets a False has to look."""
+def held_alone(walk: Walk) -> Needed | None:
+    """What an evaluation should keep where nobody refers to what a walk's nodes give, its outputs apart, but these
+    nodes and for each value one tensor at most: which costs a look at these nodes, however many tensors wait. What
+    refers to it otherwise may also be garbage that wasn't collected yet: who gets None has to look at all of them."""
     if not walk.plain or walk.starts:
-        return False
+        return None
     inside: dict[Value, int] = {}
     for node in walk.nodes:
         for v in node.operands:
             inside[v] = inside.get(v, UNUSED) + 1
     for v in walk.inputs:
         inside.pop(v, None)
-    return [*map(getrefcount, inside)] == [*inside.values()]
+    seen = [*map(getrefcount, inside)]
+    if seen == [*inside.values()]:
+        return NOTHING
+    holders = [holder_of(v) if n == m + 1 else None for (v, m), n in zip(inside.items(), seen, strict=True) if n != m]
+    held = [(t, t._value) for t in holders if t is not None]
+    if len(held) != len(holders):
+        return None
+    if any(v.node.op in KEEPING_SPLATS for _, v in held):  # type: ignore[union-attr]  # read what is to be kept
+        return None
+    along = [h for h in held if h[1].node.op not in NOT_KEPT]  # type: ignore[union-attr]
+    return Needed(in_order(along, walk), (), 0, ())
+
+
+def holder_of(value: Value) -> TensorCore | None:
+    """The tensor that was made of a noted value, where it still has it."""
+    reference = value.holder if type(value) is Noted else None
+    t: TensorCore | None = None if reference is None else reference()
+    return t if t is not None and t._value is value else None
+
+
+def in_order(held: list[Held], walk: Walk) -> list[Held]:
+    """Tensors in the order of the program, as `lazy.tensor.repeated_lines` has them."""
+    if len(held) > 1:
+        order: dict[Node | None, int] = {node: i for i, node in enumerate(walk.nodes)}
+        held.sort(key=lambda h: order.get(h[1].node, 0))
+    return held
 
 
 def _values_read(values: Sequence[Value], computed: Collection[Node]) -> list[Value]:
@@ -113,16 +137,19 @@ def _values_read(values: Sequence[Value], computed: Collection[Node]) -> list[Va
 
 
 def held_tensors() -> list[Held]:
-    """The latest unevaluated tensors that somebody holds; forgets all others."""
+    """The latest unevaluated tensors that somebody holds; forgets those among them that are neither."""
     held: dict[int, tuple[ref[TensorCore], TensorCore, Value]] = {}
-    for reference in reversed(LIVE.tensors):
+    live = LIVE.tensors
+    first = end = len(live)
+    for reference in reversed(live):
+        first -= 1
         t = reference()
         if t is not None and is_made(value := t._value):
             if id(t) not in held:
                 held[id(t)] = reference, t, value
             if len(held) == _TENSOR_LIMIT:
                 break
-    LIVE.tensors[:] = [reference for reference, _, _ in reversed(held.values())]
+    live[first:end] = [reference for reference, _, _ in reversed(held.values())]
     return [(t, value) for _, t, value in reversed(held.values())]
 
 

@@ -14,7 +14,7 @@ from weakref import ref
 
 import numpy as np
 
-from loopgrad.graph.ambient import AMBIENT
+from loopgrad.graph.ambient import AMBIENT, References
 from loopgrad.graph.build import emit_alike, emit_beside
 from loopgrad.graph.errors import explained
 from loopgrad.graph.expressions import OPAQUE, Expression, number_word
@@ -22,7 +22,7 @@ from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
 from loopgrad.lazy.numpy import elementwise, matrix_products
-from loopgrad.lazy.tensor.core import LIVE_LIMIT, TensorCore, forget_dead, note_holder
+from loopgrad.lazy.tensor.core import TensorCore, forget_dead, note_holder
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.outputs import assign
 
@@ -48,7 +48,7 @@ def _wrapped(like: Any, value: Value, weak: bool) -> Any:
     return result
 
 
-def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak: bool, live: list[Any]) -> Any:
+def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak: bool, live: References) -> Any:
     """The tensor of an operation at the top level whose expression is known: what `emit_alike` or `emit_beside`,
     `user_location` and `_wrapped` make, in one function, since scripts consist of these. Its caller is a method that
     the user's line calls."""
@@ -65,7 +65,7 @@ def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak
     result._history = result._view = None
     value.holder = reference = ref(result)
     live.append(reference)
-    if len(live) > LIVE_LIMIT:
+    if len(live) > live.limit:
         forget_dead(live)
     return result
 

@@ -32,7 +32,7 @@ from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
-from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors
+from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors, holder_of
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
@@ -125,7 +125,7 @@ class Trees:
         line: Line | None = tree.line
         along: Sequence[Held] = ()
         if counts != tree.counts:
-            held = _holders(tree, inner, counts)
+            held = _holders(inner, counts, tree.counts, tree.positions)
             if held is None:
                 return None
             kept, along = held
@@ -321,13 +321,15 @@ def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
     return found
 
 
-def _holders(tree: Tree, inner: Sequence[Noted], counts: Sequence[int]) -> tuple[Kept, list[Held]] | None:
-    """As `_held_on_the_way`, of values on the way each of which one tensor holds at most."""
+def _holders(
+    inner: Sequence[Noted], counts: Sequence[int], alone: Sequence[int], positions: Sequence[int]
+) -> tuple[Kept, list[Held]] | None:
+    """As `_held_on_the_way`, of values on the way each of which one tensor holds at most: however many wait."""
     found: dict[int, Held] = {}
-    for v, seen, expected, position in zip(inner, counts, tree.counts, tree.positions):  # noqa: B905  # half the time
+    for v, seen, expected, position in zip(inner, counts, alone, positions):  # noqa: B905  # half the time
         if seen != expected:
-            t = None if v.holder is None or seen != expected + 1 else v.holder()
-            if t is None or t._value is not v:
+            t = None if seen != expected + 1 else holder_of(v)
+            if t is None:
                 return None
             if v.note[0] not in NOT_KEPT:
                 found[position] = t, v
@@ -359,15 +361,14 @@ def _elements(
 
 
 def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | None:
-    """As above, of a list of pieces that are alike; those that somebody holds become leaves, as many as an evaluation
-    looks at."""
+    """As above, of a list of pieces that are alike; those that somebody holds become leaves."""
     graph, given, members = found
     config = current()
     device = get_device(config.device)
     if TensorLeaf.any_committed and any(isinstance(x, TensorLeaf) and x.committed for x in given):
         return None
     places: dict[Value, int] = {v: i for i, v in enumerate(members)}
-    along = [(other, v) for other, v in held_tensors() if v in places and v.known is None]
+    along = [(other, v) for v in places if (other := holder_of(v)) is not None]
     if along and device.kind not in HOST_KINDS:
         return None
     mine = EVALUATOR.claim(value)
@@ -391,6 +392,8 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
 def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[Kept, list[Held]] | None:
     """The tensors that hold values on the way and become leaves, too, in the order of the program, and where these
     values are in it; None where something else refers to such values, of which `seen` references were counted."""
+    if (alone := _holders(inner, seen, line.counts, line.positions)) is not None:
+        return alone
     places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
     held = [(t, v, places[v]) for t, v in held_tensors() if type(v) is Noted and v in places]
     expected = [*line.counts]

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.ambient import LIMIT
 from loopgrad.graph.nodes import Leaf
 from loopgrad.lazy.tensor import evaluation, repeated_lines
-from loopgrad.lazy.tensor.core import LIVE, LIVE_LIMIT
+from loopgrad.lazy.tensor.core import LIVE
 
 X = np.array([0.1, 0.2, 0.3, 0.4])
 
@@ -153,7 +154,7 @@ def test_a_thread_that_only_builds_forgets_what_is_gone() -> None:
 
     def build() -> None:
         kept = [lg.cos(x) for _ in range(10)]
-        for _ in range(3 * LIVE_LIMIT):
+        for _ in range(3 * LIMIT):
             lg.sin(x)
             _ = x + x
         sizes.append(len(LIVE.tensors))
@@ -163,7 +164,7 @@ def test_a_thread_that_only_builds_forgets_what_is_gone() -> None:
     thread = threading.Thread(target=build)
     thread.start()
     thread.join()
-    assert sizes[0] <= LIVE_LIMIT
+    assert sizes[0] <= LIMIT
     assert sizes[1] == 10, "those that somebody holds stay"
 
 
