@@ -94,11 +94,9 @@ _MADE: Final = _Made()
 
 
 def is_element(expression: Expression) -> bool:
-    """Whether it is that of one element of a leaf, a vector, by its place (`graph.build.emit_element`)."""
+    """Whether it is that of one element of a vector by its place (`graph.build.emit_element`)."""
     inner = expression.operands[0] if expression.op == "reshape" and expression.type.shape == () else None
-    if not isinstance(inner, Expression) or inner.op != "slice" or len(inner.type.shape) != 1:
-        return False
-    return isinstance(inner.operands[0], Expression) and not inner.operands[0].op
+    return isinstance(inner, Expression) and inner.op == "slice" and len(inner.type.shape) == 1
 
 
 def leaf_expression(type: TensorType) -> Expression:

@@ -182,6 +182,13 @@ def is_made(value: Value) -> bool:
     return type(value) is Noted or value.node is not None
 
 
+def node_so_far(value: Value) -> Node | None:
+    """The node that gives a value, where somebody has looked at it."""
+    if type(value) is not Noted:
+        return value.node
+    return value.note[NODE] if len(value.note) > NODE else None
+
+
 def attrs_of_const(value: Value) -> Mapping[str, Any] | None:
     """The attributes of the constant that the value is; None where it is none. Makes no node, either."""
     if type(value) is Noted:

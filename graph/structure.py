@@ -12,7 +12,7 @@ those 0.0 and -0.0, 1 and True differ).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
@@ -66,9 +66,17 @@ NotedStructure = tuple[Words, Numbers, list[Leaf], list[Noted]]
 numbers that these leave open; the leaves, each once; and the values on the way."""
 
 
-def noted_structure(output: Noted) -> NotedStructure | None:
+LeafOf = Callable[[Value], Leaf | None]
+"""The leaf that holds the elements of a value which is known; None where that has gone."""
+
+
+def _gone(value: Value) -> Leaf | None:
+    return None
+
+
+def noted_structure(output: Noted, leaf_of: LeafOf = _gone) -> NotedStructure | None:
     """As above, in a third of the time that it takes to cut a graph of these nodes and look at it; None where something
-    else than notes leads to the value.
+    else than notes leads to the value. What is known on the way is the leaf that holds its elements.
 
     A value that is met again is the number of the first meeting, a leaf its dtype and shape. An operation's name goes
     before its attributes, and these before its operands; how many those are is said (as a negative number) but for two.
@@ -79,8 +87,12 @@ def noted_structure(output: Noted) -> NotedStructure | None:
     inner: list[Noted] = []
     places: dict[Value, int] = {}
     pending: list[Any] = [output]
+    if output.known is not None:
+        return None
     while pending:
         value = pending.pop()
+        if type(value) is Noted and value.known is not None:
+            value = leaf_of(value) or value
         kind = type(value)
         if kind is Noted:
             if value in places:
@@ -97,7 +109,7 @@ def noted_structure(output: Noted) -> NotedStructure | None:
                 words.append(~len(operands))
             inner.append(value)
             pending += operands
-            if value.known is not None or len(inner) > MOST_NODES:
+            if len(inner) > MOST_NODES:
                 return None
         elif kind is float:
             if value in BAKED or not isfinite(value):
@@ -117,14 +129,14 @@ def noted_structure(output: Noted) -> NotedStructure | None:
     return tuple(words), tuple(numbers), leaves, inner
 
 
-def number_places(output: Value) -> list[NumberPlace]:
+def number_places(output: Value, leaf_of: LeafOf = _gone) -> list[NumberPlace]:
     """Where the numbers are that `noted_structure` leaves open, in its order."""
     found: list[NumberPlace] = []
     seen: set[Value] = set()
     pending = [output]
     while pending:
         value = pending.pop()
-        if value.node is not None and value not in seen:
+        if value.node is not None and value not in seen and (value.known is None or leaf_of(value) is None):
             seen.add(value)
             found += slots(value.node)
             pending += value.node.operands

@@ -181,7 +181,10 @@ def _infer_pad(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
 
 
 def _pad(attrs: Attrs, x: Array, value: Array) -> tuple[Array]:
-    return (np.pad(x, tuple(zip(attrs["low"], attrs["high"], strict=True)), constant_values=value[()]),)
+    low, high = attrs["low"], attrs["high"]
+    padded = np.full([n + a + b for n, a, b in zip(x.shape, low, high, strict=True)], value[()], x.dtype)
+    padded[tuple([builtins.slice(a, a + n) for n, a in zip(x.shape, low, strict=True)])] = x
+    return (padded,)
 
 
 def _infer_concat(operands: Operands, attrs: Attrs, regions: Regions) -> Types:

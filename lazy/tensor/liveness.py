@@ -20,10 +20,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Sequence
 from sys import getrefcount
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.nodes import NO_ATTRS, NODE, Node, Noted, Value, is_made
+from loopgrad.graph.nodes import NO_ATTRS, NODE, Node, Noted, Value, is_made, node_so_far
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
@@ -70,7 +70,7 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
     along: list[Held] = []
     outside: list[Held] = []
     for t, value in held:
-        made_by = value.node
+        made_by = node_so_far(value)  # those of `computed` are made
         if made_by is not None and made_by in computed and made_by.op not in NOT_KEPT:
             along.append((t, value))
         else:
@@ -154,23 +154,24 @@ def held_tensors() -> list[Held]:
 
 
 def _reach(values: Sequence[Value], border: Collection[Node], met: dict[Value, None], budget: int) -> None:
-    """Walk to the operands of `values`, so many nodes, up to known values and to nodes in `border`; the values at which
-    the walk met those go to `met`."""
-    passed: set[Node] = set()
-    pending = list(reversed(values))
+    """Walk to the operands of `values`, so many operations, up to known values and to nodes in `border`; the values at
+    which the walk met those go to `met`. Makes no nodes, so that lines with these operations stay known."""
+    passed: set[Node | Value] = set()
+    pending: list[Any] = list(reversed(values))
     while pending and budget != 0:
         value = pending.pop()
-        node = value.node
-        if node is None or node in passed:
+        if type(value) is float or not is_made(value):
             continue
-        if known_leaf(value) is not None:
+        node = node_so_far(value)
+        step = value if node is None else node
+        if step in passed or known_leaf(value) is not None:
             continue
-        if node in border and node.op not in NOT_KEPT:
+        if node is not None and node in border and node.op not in NOT_KEPT:
             met[value] = None
             continue
-        passed.add(node)
+        passed.add(step)
         budget -= 1
-        pending.extend(reversed(node.operands))
+        pending.extend(reversed(value.note[1] if node is None else node.operands))
 
 
 def _counts() -> tuple[int, int]:

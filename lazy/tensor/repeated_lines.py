@@ -11,6 +11,11 @@ A line that was run so is found by its expression (`graph.expressions`) from the
 where the parts are is known, so that they need only be taken and compared. Which of them are the same, and how often
 each value on the way is referred to, must be as it was, but for tensors of the user that hold some of these values:
 they become leaves, too.
+
+One element of a vector in the host's memory is taken from where it lies. That of a lazy vector which somebody holds has
+the whole vector computed first: a script that reads one will read the others.
+
+Circle: `lazy/tensor/evaluation.py` asks here first, and computes those vectors.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
-from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
+from loopgrad.lazy.tensor.evaluation import buffer_of
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors, holder_of
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 MOST_LINES: Final = 4096
 MOST_KEPT: Final = 64
 MOST_SETTINGS: Final = 16
+MOST_WHOLE: Final = 1 << 20  # bytes of a vector that is computed for one element
 MOST_ALIKE: Final = 8  # lines of one expression, which differ in which leaves are the same
 
 
@@ -213,7 +220,7 @@ class Lines:
         graph, given = walk.cut(outputs)
         versions = SESSION.found(graph, self.device, self.config.options)[0]
         places: dict[Value, int] = {leaf: i for i, leaf in enumerate(leaves)}
-        numbers = {place: i for i, place in enumerate(number_places(value))}
+        numbers = {place: i for i, place in enumerate(number_places(value, known_leaf))}
         order: dict[Node | None, int] = {node: i for i, node in enumerate(graph.nodes)}
         return Line(
             ref(versions),
@@ -278,7 +285,7 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
 
 def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
     """The elements by words."""
-    found = noted_structure(value)
+    found = noted_structure(value, known_leaf)
     if found is None:
         return None
     lines = _SETTINGS.of(current())
@@ -311,6 +318,10 @@ def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
     """The element of a vector that is in the host's memory, where it lies: no program is needed."""
     sliced = value.note[1][0]
     leaf = sliced.note[1][0]
+    if type(leaf) is not TensorLeaf:
+        leaf = _whole(leaf)
+        if leaf is None:
+            return None
     buffer: Buffer = leaf.buffer
     if sliced.known is not None or type(buffer) is not Buffer or buffer.device != current().device or leaf.committed:
         return None
@@ -319,6 +330,15 @@ def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
     found = Buffer(array, buffer.device, result.type)
     EVALUATOR.settle_line(t, value, (), (found,), result)
     return found
+
+
+def _whole(vector: Value) -> TensorLeaf | None:
+    """The leaf of a vector, which is computed now where a tensor holds it; None where that would be much."""
+    leaf = known_leaf(vector)
+    if leaf is None and vector.type.nbytes <= MOST_WHOLE and (holder := holder_of(vector)) is not None:  # type: ignore[union-attr]
+        buffer_of(holder)
+        leaf = known_leaf(vector)
+    return leaf
 
 
 def _holders(

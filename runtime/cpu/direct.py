@@ -28,9 +28,10 @@ from loopgrad.graph.build import unbound
 from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lift import slots
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind, fourier
 from loopgrad.graph.primitives.primitive import Attrs
+from loopgrad.graph.structure import MOST_NODES
 from loopgrad.graph.types import TensorType, bfloat16
 from loopgrad.runtime.cpu.direct_program import (
     Bodies,
@@ -96,7 +97,7 @@ class DirectPrograms:
             try:
                 planner = Planner(self, graph, options, prepared=False)
                 program = planner.planned()
-                if graph is given:
+                if graph is given and len(graph.nodes) <= MOST_NODES:  # no longer one is kept for other numbers
                     program.open = planner.open_numbers()
                 return program
             except NotPrepared:
@@ -171,24 +172,14 @@ class Planner:
         self.settled = False  # whether the plan depends on numbers
         self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
         self.loops = False  # inside a lane
+        self.alike: dict[Hashable, tuple[Callable[..., Any], int]] = {}  # exact operations, and their work
 
     def planned(self) -> CpuDirectProgram:
         """The program. Raises NotDirect, NotPrepared."""
-        graph, computed, operations = self.graph, [], []
-        constants: list[Any] = []
+        graph, operations = self.graph, []
         places = {v: i for i, v in enumerate(graph.inputs)}
-        for node in graph.nodes:
-            results = node.results
-            types = [r.type for r in results if isinstance(r.type, TensorType) and not r.type.size > MOST_ELEMENTS]
-            if len(types) < len(results) or not (len(results) == 1 or node.regions):
-                raise NotDirect
-            type = types[0]
-            if node.op in NULLARY and (node.op == "const" or type.size <= KEPT):
-                places[results[0]] = len(places)
-                self.held[node] = len(constants)
-                constants.append(_constant(node, type))
-            else:
-                computed.append((node, type))
+        constants, computed = self._constants(places)
+        place = len(graph.inputs) + len(constants)
         for node, type in computed:
             if node.regions:
                 function, attrs, operands = self._regions(node)
@@ -198,7 +189,8 @@ class Planner:
                     note_varying(node, self.varying)
             operations.append(Operation(function, attrs, tuple([places[v] for v in operands])))
             for result in node.results:
-                places[result] = len(places)
+                places[result] = place
+                place += 1
         if self.segments and (self.loops or len({lanes for lanes, _ in self.segments}) < len(self.segments)):
             raise NotDirect  # one kernel may hold both, and has another order then
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
@@ -207,6 +199,38 @@ class Planner:
             program.large = sparing(program, [type for _, type in computed])
         program.segments, program.loops = self.segments, self.loops
         return program
+
+    def _constants(self, places: dict[Value, int]) -> tuple[list[Any], list[tuple[Node, TensorType]]]:
+        """What a program holds, of which the places are noted, and the other nodes. In long programs, which are never
+        run with other numbers, equal numbers of one type are one."""
+        constants: list[Any] = []
+        computed: list[tuple[Node, TensorType]] = []
+        nodes, first = self.graph.nodes, len(places)
+        equal: dict[Hashable, int] | None = {} if len(nodes) > MOST_NODES else None
+        sizes: dict[int, int] = {}  # by the identities of types, of which most are the same object
+        for node in nodes:
+            results = node.results
+            for r in results:
+                size = sizes.get(id(r.type))
+                if size is None:
+                    if not isinstance(r.type, TensorType) or r.type.size > MOST_ELEMENTS:
+                        raise NotDirect
+                    sizes[id(r.type)] = r.type.size
+            type = results[0].type if len(results) == 1 or node.regions else None
+            if not isinstance(type, TensorType):
+                raise NotDirect
+            if node.op not in NULLARY or not (node.op == "const" or sizes[id(type)] <= KEPT):
+                computed.append((node, type))
+                continue
+            place = len(constants)
+            number = node.attrs["value"] if node.op == "const" else None
+            if equal is not None and number:  # a zero has a sign
+                place = equal.setdefault((id(type), number), place)
+            places[results[0]] = first + place
+            self.held[node] = place
+            if place == len(constants):
+                constants.append(_constant(node, type))
+        return constants, computed
 
     def _program(self, constants: Sequence[Any], operations: Sequence[Operation], outputs: Outputs) -> CpuDirectProgram:
         inputs, bodies = len(self.graph.inputs), self.bodies
@@ -276,7 +300,13 @@ class Planner:
 
     def _operation(self, node: Node, size: int) -> Planned:
         """What computes a node."""
-        primitive, operands = PRIMITIVES[node.op], node.operands
+        operands, key = node.operands, None
+        if node.attrs is NO_ATTRS:
+            key = node.op, size, *[id(v.type) for v in operands]
+            if (known := self.alike.get(key)) is not None:
+                self.work += known[1]
+                return known[0], None, operands
+        primitive = PRIMITIVES[node.op]
         exact = not operands or (primitive.exact is not None and primitive.exact(node))
         if not exact and node.attrs.get("contract"):
             if self.bodies is not None:
@@ -288,9 +318,12 @@ class Planner:
             return self._of_ours(node, size)
         if self.checks and node.op in INDEXING:
             raise NotDirect
-        self.work += STEP + (int(size * max(primitive.cost, 1.0) * ELEMENT) if size > 1 else 0)
+        work = STEP + (int(size * max(primitive.cost, 1.0) * ELEMENT) if size > 1 else 0)
+        self.work += work
         function = primitive.function
         if function is not None and bfloat16 not in [v.dtype for v in operands]:
+            if key is not None:
+                self.alike[key] = function, work
             return function, None, operands
         assert primitive.reference is not None
         return primitive.reference, node.attrs, operands

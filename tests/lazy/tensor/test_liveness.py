@@ -11,7 +11,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Node
-from loopgrad.lazy.tensor import evaluation, liveness
+from loopgrad.lazy.tensor import evaluation, liveness, repeated_lines
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.session import SESSION
 
@@ -251,3 +251,49 @@ def test_what_reads_a_result_starts_there(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(known, Leaf)
     history = z._history
     assert history.value.node.operands[0].known is known
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Evaluations that look at the tensors that wait."""
+    found: list[Any] = []
+    usual = liveness.held_tensors
+
+    def counted() -> Any:
+        found.append(None)
+        return usual()
+
+    for module in (liveness, repeated_lines):
+        monkeypatch.setattr(module, "held_tensors", counted)
+    return found
+
+
+def test_the_largest_of_a_long_list_of_lazy_numbers_looks_at_few(looks: list[Any]) -> None:
+    x = np.cos(np.arange(700.0))
+    v = lg.asarray(x)
+    numbers = [v[i] * 2.0 for i in range(700)]
+    assert float(max(numbers)) == float(max(x * 2.0))
+    assert [float(t) for t in sorted(numbers)] == sorted(x * 2.0)
+    assert len(looks) < 10
+
+
+def test_numbers_that_share_what_was_computed_look_at_few(looks: list[Any]) -> None:
+    x = np.cos(np.arange(400.0))
+    v = lg.asarray(x)
+    length = lg.max(lg.abs(v))
+    numbers = [[v[i] / length, v[i] * length] for i in range(400)]
+    for i, (quotient, product) in enumerate(numbers):
+        assert float(quotient) == x[i] / np.max(np.abs(x))
+        assert float(product) == x[i] * np.max(np.abs(x))
+    assert len(looks) < 40
+
+
+def test_what_a_broadcast_that_somebody_holds_is_made_of_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = lg.asarray(X)
+    wide = lg.broadcast_to(x * 3.0 + 1.0, (5, 4))
+    np.testing.assert_array_equal(lg.sum(wide, axis=0).numpy(), 5 * (X * 3.0 + 1.0))
+    ran: list[Node] = []
+    run = evaluation._run
+    monkeypatch.setattr(evaluation, "_run", lambda values, walk: ran.extend(walk.nodes) or run(values, walk))
+    np.testing.assert_array_equal(wide.numpy(), np.broadcast_to(X * 3.0 + 1.0, (5, 4)))
+    assert not {"mul", "add"} & {node.op for node in ran}

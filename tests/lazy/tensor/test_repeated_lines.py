@@ -459,3 +459,13 @@ def test_an_operator_that_is_known_notes_the_line_that_called_it() -> None:
     inside = lg.grad(lambda v: lg.sum(v * v + known * v))(x)  # operators that were met before, traced now
     np.testing.assert_array_equal(inside.numpy(), 2.0 * np.ones(3) + 2.0)
     np.testing.assert_array_equal(lg.compile(lambda v: v * v + 1.0)(x).numpy(), known.numpy())
+
+
+def test_elements_of_a_lazy_vector_that_somebody_holds_have_it_computed_once(usual: list[Any]) -> None:
+    for vector, expected in ((lg.arange(50), np.arange(50)), (lg.full(50, 3.5), np.full(50, 3.5))):
+        usual.clear()
+        assert [vector[i].numpy() for i in range(50)] == list(expected)
+        assert isinstance(vector._value, Leaf)
+        assert len(usual) < 10
+    vector = lg.asarray(np.arange(50.0)) * 0.5
+    assert [float(lg.flip(vector)[i]) for i in range(50)] == list(np.arange(50.0)[::-1] * 0.5), "held by nobody"
