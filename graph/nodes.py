@@ -182,6 +182,13 @@ def is_made(value: Value) -> bool:
     return type(value) is Noted or value.node is not None
 
 
+def noted_node(value: Noted) -> Node:
+    """The node that a note describes, or will have: one of the caller's own where nobody has looked at it so far."""
+    note = value.note
+    node: Node = note[NODE] if len(note) > NODE else _node_of(value, *note[:NODE])
+    return node
+
+
 def node_so_far(value: Value) -> Node | None:
     """The node that gives a value, where somebody has looked at it."""
     if type(value) is not Noted:

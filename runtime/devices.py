@@ -15,10 +15,11 @@ import numpy as np
 from loopgrad.codegen.options import Options
 from loopgrad.graph.errors import explained
 from loopgrad.graph.location import located, user_location
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Noted
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.executable import DirectProgram, Executable
+from loopgrad.runtime.executable import DirectProgram, Executable, NotedProgram
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
@@ -57,6 +58,10 @@ class Device(Protocol):
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
         """The graph as a program that runs at once; None where it has to be compiled."""
+        ...
+
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> NotedProgram | None:
+        """What gives the elements of a noted value at once; None where a graph is needed."""
         ...
 
     def memory_stats(self) -> MemoryStats: ...

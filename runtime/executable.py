@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
+from loopgrad.graph.nodes import Leaf, Noted
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs
 from loopgrad.runtime.plan import MemoryStats, Plan
@@ -80,3 +81,23 @@ class DirectProgram(ABC):
     @abstractmethod
     def explain(self) -> tuple[str, ...]:
         """As `Executable.explain`."""
+
+
+class NotedProgram(ABC):
+    """What gives the elements of a value that was noted at the top level, without a graph, with the bits of compiled
+    code. It runs once.
+
+    `computed`: the values on the way and that one, each with its place. `work`: about how many nanoseconds a run takes.
+    `outline`: operations and how they are connected. `leaves`: what it reads; `starts`: those of values that were
+    known.
+    """
+
+    leaves: Sequence[Leaf]
+    starts: Sequence[Leaf]
+    computed: Mapping[Noted, int]
+    work: int
+    outline: Hashable
+
+    @abstractmethod
+    def run(self, wanted: Sequence[Noted]) -> list[Buffer]:
+        """The elements of some of the values."""

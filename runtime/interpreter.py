@@ -12,7 +12,8 @@ import numpy as np
 
 from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Noted
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, check_inputs, host_buffer
 from loopgrad.runtime.executable import Executable
@@ -48,6 +49,9 @@ class InterpreterDevice:
 
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # what is compiled here runs at once
+
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+        return None  # as above
 
     def finish(self) -> None:
         """Calls return when their work is done."""

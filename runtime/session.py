@@ -185,13 +185,20 @@ class Session:
         place = hash((device.name, options, shape))
         spent = self._long.get(place, 0)
         program = None if _worth_compiling(spent, len(graph.nodes)) else direct(device, graph, options)
-        if program is not None and not _worth_compiling(program.work, len(graph.nodes)):
-            with self._lock:
-                if len(self._long) >= LONG_ENTRIES:
-                    self._long.clear()
-                self._long[place] = spent + program.work
+        if program is not None and self.runs_once_more(place, program.work, len(graph.nodes)):
             return program
         return None
+
+    def runs_once_more(self, place: int | None, work: int, nodes: int) -> bool:
+        """Whether a program runs directly, which is counted where it is known by a hash."""
+        spent = 0 if place is None else self._long.get(place, 0)
+        if place is None or _worth_compiling(max(spent, work), nodes):
+            return not _worth_compiling(max(spent, work), nodes)
+        with self._lock:
+            if len(self._long) >= LONG_ENTRIES:
+                self._long.clear()
+            self._long[place] = spent + work
+        return True
 
     def found(self, graph: Graph, device: Device, options: Options) -> tuple[Versions, Numbers]:
         """What is known of a graph's structure, and its own numbers."""

@@ -180,7 +180,13 @@ def note_holder(tensor: TensorCore, value: Value) -> None:
     if len(live) > live.limit:
         forget_dead(live)
     if type(value) is Noted:
-        value.holder = reference
+        first = value.holder  # of one tensor there is one reference
+        alone = first is None or first is reference or (first is not several and first() is None)
+        value.holder = reference if alone else several
+
+
+def several() -> None:
+    """What stands for the holders of a value where there are several."""
 
 
 def computed_leaf(buffer: Buffer, expression: Any = None) -> TensorLeaf:

@@ -29,7 +29,7 @@ from loopgrad.lazy.tensor.core import LIVE, ArrayLike, History, TensorCore, Tens
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
-from loopgrad.lazy.tensor.liveness import ALONE, Needed, held_alone, still_needed, unread
+from loopgrad.lazy.tensor.liveness import ALONE, COUNTED, Needed, held_alone, still_needed, unread
 from loopgrad.lazy.tensor.ongoing_derivations import (
     UNDER_WAY,
     deriving,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "eval=evaluate memory_stats synchronize to_device"
+MANY: Final = 1 << 62
 GARBAGE_LIMIT: Final = 256 * 2**20  # bytes evaluated between two collections
 
 
@@ -71,12 +72,12 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
 def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     """The elements of one tensor, as above: what lines of a script ask for one by one."""
     value = t._value
-    plain = not UNDER_WAY and AMBIENT.scope is None
-    if plain and type(value) is Noted and getrefcount(value) == ALONE and t._history is None and t._view is None:
-        lines = (value.expression or expression_of(value)).known
+    if not UNDER_WAY and AMBIENT.scope is None and type(value) is Noted and t._history is None:
+        others = getrefcount(value) - ALONE - _of_memory(t, value) if COUNTED else -1
+        lines = None if others else (value.expression or expression_of(value)).known
         known: Buffer | None = None if lines is None else lines.elements(t, value)
-        if known is None:
-            known = _elements_of_line()(t, value)
+        if known is None and others >= 0:
+            known = _elements_of_line()(t, value, others > 0)
         if known is not None:
             return known
         value = t._value  # another thread may have been first
@@ -90,8 +91,15 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     return buffer
 
 
+def _of_memory(t: TensorCore, value: Noted) -> int:
+    """How many references to a tensor's value its memory has; so many that nothing is equal where more is to be
+    computed along."""
+    view = t._view
+    return 0 if view is None else MANY if view.waits else view.refers_to(value)
+
+
 @cache
-def _elements_of_line() -> Callable[[TensorCore, Noted], Buffer | None]:
+def _elements_of_line() -> Callable[[TensorCore, Noted, bool], Buffer | None]:
     from loopgrad.lazy.tensor.repeated_lines import elements_of  # late: building graphs needs no session
 
     return elements_of

@@ -104,7 +104,7 @@ def held_alone(walk: Walk) -> Needed | None:
     seen = [*map(getrefcount, inside)]
     if seen == [*inside.values()]:
         return NOTHING
-    holders = [holder_of(v) if n == m + 1 else None for (v, m), n in zip(inside.items(), seen, strict=True) if n != m]
+    holders = [holder_of(v, n - m) for (v, m), n in zip(inside.items(), seen, strict=True) if n != m]
     held = [(t, t._value) for t in holders if t is not None]
     if len(held) != len(holders):
         return None
@@ -114,11 +114,15 @@ def held_alone(walk: Walk) -> Needed | None:
     return Needed(in_order(along, walk), (), 0, ())
 
 
-def holder_of(value: Value) -> TensorCore | None:
-    """The tensor that was made of a noted value, where it still has it."""
+def holder_of(value: Value, references: int | None = None) -> TensorCore | None:
+    """The tensor that was made of a noted value, where it still has it, and where so many `references`, if any are
+    named, come from it and its memory."""
     reference = value.holder if type(value) is Noted else None
     t: TensorCore | None = None if reference is None else reference()
-    return t if t is not None and t._value is value else None
+    if t is None or t._value is not value:
+        return None
+    own = 1 if t._view is None or not t._view.refers_to(value) else 2
+    return t if references in (None, own) else None
 
 
 def in_order(held: list[Held], walk: Walk) -> list[Held]:

@@ -31,6 +31,7 @@ from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of,
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
+from loopgrad.graph.passes.alike import MANY
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
@@ -39,6 +40,7 @@ from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors, holder_of
+from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
@@ -177,18 +179,19 @@ class Lines:
         self.known: dict[Words, Line | None] = {}
 
     def line(self, value: Noted, found: NotedStructure) -> Line | None:
-        """What is known of a line; it is learned when it is seen for the second time."""
+        """What is known of a line that was seen before; it is learned when it is seen for the second time."""
         known, words = self.known, found[0]
         line = known.get(words)
         if line is not None and line.versions() is not None:
             return line
-        if words in known:
-            known[words] = self._learned((value,), found)
-            return None
-        if len(known) >= MOST_LINES:
-            known.clear()
-        known[words] = None
+        known[words] = self._learned((value,), found)
         return None
+
+    def note(self, words: Words) -> None:
+        """A line was seen once."""
+        if len(self.known) >= MOST_LINES:
+            self.known.clear()
+        self.known[words] = None
 
     def keeping(
         self, line: Line, value: Noted, found: NotedStructure, kept: Kept, along: Sequence[Held]
@@ -270,10 +273,14 @@ def forget() -> None:
 renewed_in_children(forget)  # GPUs don't survive a fork
 
 
-def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
-    """The elements of a tensor, which becomes a leaf, where it ends a line that is known; None where more is to be
-    looked at. The caller has seen that nobody else refers to its value, that the tensor has neither view nor history,
-    that no derivation is under way, and that the trees of the expression don't know the line."""
+def elements_of(t: TensorCore, value: Noted, read: bool = False) -> Buffer | None:
+    """The elements of a tensor, which becomes a leaf, where it ends a line that is known, or notes will do; None where
+    more is to be looked at. The caller has seen that nobody else refers to its value but its memory (or says that it is
+    `read`), that the tensor has no history, that no derivation is under way, and that the trees of the expression don't
+    know the line."""
+    if read:
+        listed = value.note[0] == "concat" and len(value.note[1]) >= MANY
+        return None if listed else computed_from_notes(t, value, current(), read)
     expression: Expression = value.expression or expression_of(value)
     together = expression.known is None and IN_A_ROW.again(expression)
     if together and (buffer := computed_together(t, value, expression)) is not None:
@@ -286,9 +293,12 @@ def elements_of(t: TensorCore, value: Noted) -> Buffer | None:
 def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
     """The elements by words."""
     found = noted_structure(value, known_leaf)
-    if found is None:
-        return None
     lines = _SETTINGS.of(current())
+    if found is None or found[0] not in lines.known:
+        if found is not None:
+            lines.note(found[0])
+            found = None  # which refers to values: these are counted
+        return computed_from_notes(t, value, lines.config)
     line = lines.line(value, found)
     if line is None:
         return None
@@ -348,7 +358,7 @@ def _holders(
     found: dict[int, Held] = {}
     for v, seen, expected, position in zip(inner, counts, alone, positions):  # noqa: B905  # half the time
         if seen != expected:
-            t = None if seen != expected + 1 else holder_of(v)
+            t = holder_of(v, seen - expected)
             if t is None:
                 return None
             if v.note[0] not in NOT_KEPT:

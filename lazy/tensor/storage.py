@@ -74,6 +74,20 @@ class View:
                 self._layout = self.step.layout(self.parent.layout(self.storage.value.shape))
         return self._layout
 
+    def refers_to(self, value: Value) -> bool:
+        """Whether the memory refers to the value of a handle with this view, too."""
+        return self.parent is None and self.root_value is value
+
+    @property
+    def root_value(self) -> Value | None:
+        """What the memory refers to as its elements; None for memory that nobody shares."""
+        return None if self.storage is None else self.storage.noted_value
+
+    @property
+    def waits(self) -> bool:
+        """Whether a root is to be computed along with the handle."""
+        return self.storage is not None and self.storage.waits
+
     def note_evaluated(self, leaf: Value) -> None:
         """The elements of a handle with this view exist now: writes to the root start there."""
         if self.parent is None and self.storage is not None:
@@ -100,6 +114,16 @@ class Storage:
     def value(self) -> Value:
         return self._value if self._keeper is None else self._keeper._value
 
+    @property
+    def noted_value(self) -> Value:
+        """The value that it refers to itself."""
+        return self._value
+
+    @property
+    def waits(self) -> bool:
+        """Whether the root has been written to often without being evaluated."""
+        return self._writes >= _MOST_WRITES
+
     def evaluated(self, leaf: Value) -> None:
         """The root's elements exist."""
         self._value = leaf
@@ -107,7 +131,7 @@ class Storage:
 
     def waiting(self) -> TensorCore | None:
         """The handle of a root that has been written to often without being evaluated: its graph only grows."""
-        if self._writes < _MOST_WRITES:
+        if not self.waits:
             return None
         self._writes = 0
         living = [h for r in self._handles if (h := r()) is not None]

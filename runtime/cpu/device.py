@@ -17,18 +17,20 @@ from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.products.products_interface import adds_alike
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Noted
 from loopgrad.graph.primitives import LIBRARY
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.cpu.direct import DirectPrograms
+from loopgrad.runtime.cpu.direct_notes import noted_program
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool, wanted_threads
 from loopgrad.runtime.cpu.other_extents import OtherExtents
 from loopgrad.runtime.cpu.shared_code import SharedCode, SharedCodeRecord
-from loopgrad.runtime.executable import DirectProgram
+from loopgrad.runtime.executable import DirectProgram, NotedProgram
 from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.processes import child_safe_lock
 
@@ -118,6 +120,9 @@ class CpuDevice:
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
         return self._direct.program(graph, options)
+
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> NotedProgram | None:
+        return noted_program(self._direct, output, leaf_of, options)
 
     def load(
         self, artifact: Artifact[CpuProgramRecord], options: Options, texts: Callable[[str], str], origin: str

@@ -84,6 +84,7 @@ class DirectPrograms:
 
     def __init__(self, expanded: Expanded) -> None:
         self.expanded = expanded
+        self.alike: dict[Hashable, tuple[Callable[..., Any], int]] = {}  # exact operations, and their work
         self._alone: dict[Hashable, CpuDirectProgram | None] = {}
 
     def program(self, graph: Graph, options: Options) -> CpuDirectProgram | None:
@@ -105,6 +106,12 @@ class DirectPrograms:
                     return None
                 return Planner(self, _prepared(unbound(graph)), options, prepared=True).planned()
         return None
+
+    def remember(self, key: Hashable, function: Callable[..., Any], work: int) -> None:
+        """What computes an exact operation without attributes, of these dtypes and so many elements."""
+        if len(self.alike) >= MOST_ALONE:
+            self.alike.clear()
+        self.alike[key] = function, work
 
     def alone(self, node: Node, exponent: float | None = None) -> CpuDirectProgram:
         """One operation in the form that is scheduled; a power with an exponent that is known has one operand."""
@@ -172,7 +179,6 @@ class Planner:
         self.settled = False  # whether the plan depends on numbers
         self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
         self.loops = False  # inside a lane
-        self.alike: dict[Hashable, tuple[Callable[..., Any], int]] = {}  # exact operations, and their work
 
     def planned(self) -> CpuDirectProgram:
         """The program. Raises NotDirect, NotPrepared."""
@@ -229,7 +235,7 @@ class Planner:
             places[results[0]] = first + place
             self.held[node] = place
             if place == len(constants):
-                constants.append(_constant(node, type))
+                constants.append(constant_elements(node.attrs, type) if node.op == "const" else _reference(node))
         return constants, computed
 
     def _program(self, constants: Sequence[Any], operations: Sequence[Operation], outputs: Outputs) -> CpuDirectProgram:
@@ -302,8 +308,8 @@ class Planner:
         """What computes a node."""
         operands, key = node.operands, None
         if node.attrs is NO_ATTRS:
-            key = node.op, size, *[id(v.type) for v in operands]
-            if (known := self.alike.get(key)) is not None:
+            key = node.op, size, *[id(v.type.dtype) for v in operands if isinstance(v.type, TensorType)]
+            if (known := self.programs.alike.get(key)) is not None:
                 self.work += known[1]
                 return known[0], None, operands
         primitive = PRIMITIVES[node.op]
@@ -322,8 +328,8 @@ class Planner:
         self.work += work
         function = primitive.function
         if function is not None and bfloat16 not in [v.dtype for v in operands]:
-            if key is not None:
-                self.alike[key] = function, work
+            if key is not None and node.op not in INDEXING:
+                self.programs.remember(key, function, work)
             return function, None, operands
         assert primitive.reference is not None
         return primitive.reference, node.attrs, operands
@@ -470,9 +476,17 @@ def _varies(node: Node, varying: set[Value]) -> bool:
     return all(v in varying for v in operands)
 
 
-def _constant(node: Node, type: TensorType) -> Any:
-    if node.op == "const" and type.dtype is not bfloat16 and (not type.shape or type.size > KEPT):
-        return filled(type, node.attrs["value"])
+def constant_elements(attrs: Attrs, type: TensorType) -> Any:
+    """What a program holds of a constant with these attributes."""
+    if type.dtype is not bfloat16 and (not type.shape or type.size > KEPT):
+        return filled(type, attrs["value"])
+    reference = PRIMITIVES["const"].reference
+    assert reference is not None
+    return reference(attrs)[0]
+
+
+def _reference(node: Node) -> Any:
+    """What a node without operands gives."""
     reference = PRIMITIVES[node.op].reference
     assert reference is not None
     return reference(node.attrs)[0]

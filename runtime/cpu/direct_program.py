@@ -80,7 +80,7 @@ class CpuDirectProgram(DirectProgram):
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         with np.errstate(all="ignore"):
             found = self._computed([b.array for b in buffers])
-        return [buffers[i] if i < self._inputs else _buffer(found[i], type) for i, type in self.outputs]
+        return [buffers[i] if i < self._inputs else dense(found[i], type) for i, type in self.outputs]
 
     def with_numbers(self, numbers: Sequence[float | int]) -> DirectProgram | None:
         if self.open is None or self.large:
@@ -183,8 +183,8 @@ def filled(type: TensorType, number: complex) -> Any:
     return np.broadcast_to(scalar, type.shape) if type.shape else scalar
 
 
-def _buffer(result: Any, type: TensorType) -> Buffer:
-    """The elements, dense; nobody writes to them again."""
+def dense(result: Any, type: TensorType) -> Buffer:
+    """A result's elements, dense; nobody writes to them again."""
     array = np.asarray(result)
     flags = array.flags
     if array.base is not None or not flags.c_contiguous:

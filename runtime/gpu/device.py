@@ -17,8 +17,9 @@ from loopgrad.codegen.options import LANE_BYTES, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Noted
 from loopgrad.graph.primitives import factorisations, fourier
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
@@ -83,6 +84,9 @@ class GpuDevice(ABC):
 
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # its operations one by one would be as many launches
+
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+        return None  # as above
 
     def taken(self, buffer: Buffer) -> None:
         return None

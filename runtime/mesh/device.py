@@ -22,7 +22,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import RoutineRow
 from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.graph.key import key
-from loopgrad.graph.nodes import Graph
+from loopgrad.graph.nodes import Graph, Noted
 from loopgrad.graph.placement.layout import ProcessPart
 from loopgrad.graph.placement.partition import MeshPartition
 from loopgrad.graph.placement.places import Place, Places
@@ -30,6 +30,7 @@ from loopgrad.graph.placement.program import new_partition, partitioned
 from loopgrad.graph.placement.sums import resized
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.collectives import ENGINE
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.executable import DirectProgram, Executable, Outgrown
@@ -138,6 +139,9 @@ class MeshDevice:
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram:
         return MeshDirectProgram(self, graph, options)
+
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+        return None  # processes decide by the graph
 
     def is_fallible(self, graph: Graph, options: Options) -> bool:
         """Whether values may make a call raise on one process alone."""

@@ -14,10 +14,11 @@ import pytest
 import loopgrad as lg
 from loopgrad.graph.ambient import LIMIT
 from loopgrad.graph.nodes import Leaf
-from loopgrad.lazy.tensor import evaluation, repeated_lines
+from loopgrad.lazy.tensor import evaluation, new_lines, repeated_lines
 from loopgrad.lazy.tensor.core import LIVE
 
 X = np.array([0.1, 0.2, 0.3, 0.4])
+WAYS: list[tuple[Any, str]] = [(evaluation, "_run"), (repeated_lines, "_run"), (new_lines, "_settled")]
 
 
 class Paused:
@@ -46,8 +47,8 @@ def paused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> P
         for _ in range(3):
             (lg.asarray(X) * factor).numpy()
     found = Paused()
-    for module in (evaluation, repeated_lines):
-        monkeypatch.setattr(module, "_run", found.pausing(module._run))
+    for module, name in WAYS:
+        monkeypatch.setattr(module, name, found.pausing(getattr(module, name)))
     return found
 
 
@@ -133,16 +134,20 @@ def test_where_one_fails_the_next_computes(paused: Paused, monkeypatch: pytest.M
 def test_an_evaluation_inside_another_one_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As from a finalizer or a signal handler, of the very tensor that is being computed."""
     repeated_lines.forget()
-    y, compute = lg.asarray(X) * 2, evaluation._run
+    y = lg.asarray(X) * 2
     inner: list[Any] = []
 
-    def nested(*asked: Any) -> Any:
-        if not inner:
-            inner.append(None)
-            inner.append(y.numpy())
-        return compute(*asked)
+    def nesting(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def nested(*asked: Any) -> Any:
+            if not inner:
+                inner.append(None)
+                inner.append(y.numpy())
+            return compute(*asked)
 
-    monkeypatch.setattr(evaluation, "_run", nested)
+        return nested
+
+    for module, name in WAYS:
+        monkeypatch.setattr(module, name, nesting(getattr(module, name)))
     np.testing.assert_array_equal(y, X * 2)
     np.testing.assert_array_equal(inner[1], X * 2)
     assert isinstance(y._value, Leaf)
