@@ -176,6 +176,29 @@ def emit_element(vector: Value, place: int) -> Value:
     return element_again(vector, place, found, user_location(1))
 
 
+def note_places(value: Value, count: int, result: Value) -> None:
+    """Remember that `result` is what a value of the top level has at so many places, one along each of the first axes,
+    where it was noted as a slice and a reshape: `places_again` notes others."""
+    sliced = result.note[1][0] if type(result) is Noted and result.note[0] == "reshape" else None
+    if type(sliced) is Noted and sliced.note[0] == "slice" and sliced.note[1][0] is value:
+        made = expression_of(result)
+        if made is not OPAQUE:
+            expression_of(value).further[ELEMENT, count] = made
+
+
+def places_again(value: Value, places: tuple[int, ...], found: Expression, loc: Location | None) -> Noted:
+    """What `value` has at other places, as two calls of `emit` give it."""
+    inner: Expression = found.operands[0]
+    kept: tuple[int, ...] = found.type.shape
+    attrs = {
+        "start": (*places, *(0,) * len(kept)),
+        "stop": (*[i + 1 for i in places], *kept),
+        "step": ONE * (len(places) + len(kept)),
+    }
+    sliced = _noted(["slice", (value,), attrs, loc], inner.type, inner)
+    return _noted(["reshape", (sliced,), {"shape": kept} if kept else NO_AXES, loc], found.type, found)
+
+
 def emit_each(op: str, values: Sequence[Value], attrs: Sequence[Mapping[str, Any]]) -> list[Value]:
     """The results of an operation on each of many values: where those are alike and have the same attributes, `emit`
     is called once."""

@@ -93,10 +93,15 @@ class _Made:
 _MADE: Final = _Made()
 
 
-def is_element(expression: Expression) -> bool:
-    """Whether it is that of one element of a vector by its place (`graph.build.emit_element`)."""
-    inner = expression.operands[0] if expression.op == "reshape" and expression.type.shape == () else None
-    return isinstance(inner, Expression) and inner.op == "slice" and len(inner.type.shape) == 1
+def places_of(expression: Expression) -> int:
+    """Along how many of the first axes an expression takes one place each of a value, and all of the others, as far as
+    types say (`graph.build.emit_element`, `places_again`); 0 where it is another."""
+    inner = expression.operands[0] if expression.op == "reshape" else None
+    if not isinstance(inner, Expression) or inner.op != "slice":
+        return 0
+    given, taken, kept = inner.operands[0].type.shape, inner.type.shape, expression.type.shape
+    count = len(given) - len(kept)
+    return count if count > 0 and taken == (1,) * count + kept and given[count:] == kept else 0
 
 
 def leaf_expression(type: TensorType) -> Expression:

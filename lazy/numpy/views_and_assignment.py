@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 from sys import _getframe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.ambient import AMBIENT
-from loopgrad.graph.build import ELEMENT, element_again
+from loopgrad.graph.build import ELEMENT, element_again, note_places, places_again
 from loopgrad.graph.expressions import Expression
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import Value
@@ -33,14 +33,23 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 
+_INTEGERS: Final = frozenset({int})
+
+
 class Subscript(WritableStep):
     """What a plan takes whose indices have no axes. `key` tells the subscript from others."""
 
-    __slots__ = ("key", "plan")
+    __slots__ = ("_plan", "key")
 
-    def __init__(self, plan: IndexPlan, key: Any = None) -> None:
-        self.plan = plan
+    def __init__(self, plan: IndexPlan | tuple[int, ...], key: Any = None) -> None:
+        self._plan = plan  # or the shape that it is made for when somebody asks: few write to a row that they read
         self.key = key
+
+    @property
+    def plan(self) -> IndexPlan:
+        if not isinstance(self._plan, IndexPlan):
+            self._plan = plan_index(self._plan, self.key)
+        return self._plan
 
     def forward(self, base: Value) -> Value:
         return read(base, self.plan)
@@ -115,8 +124,13 @@ def subscript(x: Tensor, index: Any) -> Tensor:
                 return held(x, element_again(value, index if index >= 0 else index + extent, found, loc))
         if len(value.shape) == 1:
             return wrap(element(value, index), x._weak)
+    numbers = _numbers(index)
+    if numbers is not None and (again := _places_again(x, numbers)) is not None:
+        return again
     plan = plan_index(value.shape, index)
     result = read(value, plan)
+    if numbers is not None and AMBIENT.plain is not None and value.scope is None:
+        note_places(value, len(numbers), result)
     if plan.widened is not None:  # by a mask, if one without axes
         return wrap(result, x._weak)
     items = index if type(index) is tuple else (index,)
@@ -129,6 +143,31 @@ def subscript(x: Tensor, index: Any) -> Tensor:
     if result is value:
         return whole(x)
     return viewed(x, Subscript(plan, _key(index)), result)
+
+
+def _numbers(index: Any) -> tuple[int, ...] | None:
+    """A subscript of numbers alone."""
+    if type(index) is int:
+        return (index,)
+    return index if type(index) is tuple and set(map(type, index)) == _INTEGERS else None
+
+
+def _places_again(x: Tensor, numbers: tuple[int, ...]) -> Tensor | None:
+    """`x[numbers]` at the top level where x, or one like it, was read so before."""
+    value = x._value
+    found = None if value.expression is None else value.expression.further.get((ELEMENT, len(numbers)))
+    if found is None or AMBIENT.plain is None:
+        return None
+    shape: tuple[int, ...] = value.type.shape  # type: ignore[union-attr]  # whoever has elements is an array
+    places = tuple([i if i >= 0 else i + n for i, n in zip(numbers, shape, strict=False)])
+    if not all(0 <= i < n for i, n in zip(places, shape, strict=False)):
+        return None
+    frame = _getframe(2)
+    loc = LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(2)
+    result = places_again(value, places, found, loc)
+    if not found.type.shape:
+        return held(x, result)
+    return viewed(x, Subscript(shape, numbers if len(numbers) > 1 else numbers[0]), result)
 
 
 def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:

@@ -12,8 +12,8 @@ where the parts are is known, so that they need only be taken and compared. Whic
 each value on the way is referred to, must be as it was, but for tensors of the user that hold some of these values:
 they become leaves, too.
 
-One element of a vector in the host's memory is taken from where it lies. That of a lazy vector which somebody holds has
-the whole vector computed first: a script that reads one will read the others.
+One element of a vector, or a row of a matrix, in the host's memory is taken from where it lies. That of a lazy array
+which somebody holds has the whole array computed first: a script that reads one will read the others.
 
 Circle: `lazy/tensor/evaluation.py` asks here first, and computes those vectors.
 """
@@ -27,7 +27,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, is_element, leaf_expression, taker
+from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, leaf_expression, places_of, taker
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
@@ -98,12 +98,12 @@ class Tree:
 class Trees:
     """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes."""
 
-    __slots__ = ("_each", "_element", "_expression", "_result")
+    __slots__ = ("_each", "_expression", "_places", "_result")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
         self._each: tuple[Tree, ...] = ()
-        self._element = is_element(expression)
+        self._places = places_of(expression)
         self._result = leaf_expression(expression.type)
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
@@ -111,7 +111,7 @@ class Trees:
         expression = self._expression
         if IN_A_ROW.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
             return buffer
-        if self._element and (buffer := _element(t, value, self._result)) is not None:
+        if self._places and (buffer := _element(t, value, self._places, self._result)) is not None:
             return buffer
         places = expression.places
         parts = places.gathered(value)
@@ -324,9 +324,13 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
     return _elements(t, value, line, inputs, constants, lines, along)
 
 
-def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
-    """The element of a vector that is in the host's memory, where it lies: no program is needed."""
+def _element(t: TensorCore, value: Noted, places: int, result: Expression) -> Buffer | None:
+    """The element of a vector, the row of a matrix and the like, from where it lies in the host's memory: no program is
+    needed."""
     sliced = value.note[1][0]
+    start = sliced.note[2]["start"]
+    if any(start[places:]):  # taken backwards
+        return None
     leaf = sliced.note[1][0]
     if type(leaf) is not TensorLeaf:
         leaf = _whole(leaf)
@@ -335,7 +339,7 @@ def _element(t: TensorCore, value: Noted, result: Expression) -> Buffer | None:
     buffer: Buffer = leaf.buffer
     if sliced.known is not None or type(buffer) is not Buffer or buffer.device != current().device or leaf.committed:
         return None
-    array = buffer.array[sliced.note[2]["start"][0], ...].copy()
+    array = buffer.array[(*start[:places], ...)].copy()
     array.flags.writeable = False
     found = Buffer(array, buffer.device, result.type)
     EVALUATOR.settle_line(t, value, (), (found,), result)

@@ -296,3 +296,47 @@ def test_the_graph_does_not_grow_in_a_loop(looked: str) -> None:
     assert view is not None
     assert view.storage is not None
     assert len(extract([view.storage.value]).nodes) < 70 * 10
+
+
+def test_numbers_as_subscripts_at_other_places() -> None:
+    array = np.arange(60.0).reshape(5, 4, 3)
+    for again in range(3):
+        x = lg.asarray(array)
+        for index in [2, -1, (0,), (4, 1), (-2, -3), (3, 2, 1), (-5, 0, -1)]:
+            np.testing.assert_array_equal(x[index], array[index], err_msg=f"{again} {index}")
+            np.testing.assert_array_equal(x[index] * 2.0 + 1.0, array[index] * 2.0 + 1.0)
+            assert lg.may_share_memory(x, x[index]) is (x[index].ndim > 0)
+        for index in [5, -6, (0, 4), (0, 0, 3), (0, 0, -4)]:
+            with pytest.raises(IndexError):
+                x[index]
+    one = lg.asarray(np.arange(4.0).reshape(4, 1))
+    for i in range(4):
+        assert float(one[i, 0]) == i
+        np.testing.assert_array_equal(one[i], [i])
+
+
+def test_rows_at_other_places_are_written_through() -> None:
+    array = np.arange(24.0).reshape(4, 6)
+    x, expected = lg.asarray(array), array.copy()
+    for i in (2, 0, 3, -3):
+        row = x[i]
+        np.testing.assert_array_equal(row, expected[i])
+        row += 1.0
+        row[1] = -1.0
+        expected[i] += 1.0
+        expected[i, 1] = -1.0
+        np.testing.assert_array_equal(x, expected)
+        x[i, 2] = 9.0
+        expected[i, 2] = 9.0
+        np.testing.assert_array_equal(row, expected[i])
+
+
+def test_rows_that_are_taken_backwards_are_no_rows() -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    x = lg.asarray(array)
+    for _ in range(4):
+        for i in range(3):
+            np.testing.assert_array_equal(x[i], array[i])
+            np.testing.assert_array_equal(x[i, ::-1], array[i, ::-1])
+            np.testing.assert_array_equal(lg.reshape(x[i : i + 1, ::-1], (4,)), array[i, ::-1])
+            np.testing.assert_array_equal(lg.reshape(x[i : i + 1], (4,)), array[i])
