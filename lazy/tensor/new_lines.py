@@ -27,7 +27,7 @@ from loopgrad.runtime.session import SESSION
 USUAL: Final = 500_000  # nanoseconds that an evaluation takes which looks at all tensors that wait, about
 
 
-class Kept(NamedTuple):
+class StillNeeded(NamedTuple):
     """What an evaluation gives beside its output: tensors that hold values on the way, and values that something else
     refers to, which may be garbage: these are small."""
 
@@ -69,7 +69,7 @@ def _is_committed(leaf: Leaf) -> bool:
     return isinstance(leaf, TensorLeaf) and leaf.committed
 
 
-def _settled(t: TensorCore, value: Noted, program: NotedProgram, kept: Kept, generation: int) -> Buffer:
+def _settled(t: TensorCore, value: Noted, program: NotedProgram, kept: StillNeeded, generation: int) -> Buffer:
     along, read = kept
     if read:
         wanted = [*dict.fromkeys([value, *[v for _, v in along], *read])]
@@ -82,14 +82,14 @@ def _settled(t: TensorCore, value: Noted, program: NotedProgram, kept: Kept, gen
     return buffers[0]
 
 
-def _kept(program: NotedProgram, output: Noted, t: TensorCore) -> Kept | None:
-    """See Kept; None where several tensors hold a value. The memory that the tensor is a view of doesn't count, where
-    nobody holds all of it."""
+def _kept(program: NotedProgram, output: Noted, t: TensorCore) -> StillNeeded | None:
+    """What is still needed; None where several tensors hold a value. The memory that the tensor is a view of doesn't
+    count, where nobody holds all of it."""
     expected = _references(program.computed)
     del expected[output]
     _count_memory(t, expected)
     seen = [*map(getrefcount, expected)]
-    kept = Kept([], [])
+    kept = StillNeeded([], [])
     if seen == [*expected.values()]:
         return kept
     for (v, alone), n in zip(expected.items(), seen, strict=True):
