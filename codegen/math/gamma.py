@@ -7,7 +7,7 @@ and [2, 8); Stirling's series above; reflection below zero. digamma: recurrence 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import log as real_log
 from math import pi
 from typing import Any, Final, NamedTuple
@@ -52,8 +52,8 @@ def lgamma(m: Ops[V], x: V) -> V:
 class _Series(NamedTuple):
     """In f64, to the digits of a result: coefficients, and the logarithm of positive normal numbers."""
 
-    one_to_two: Sequence[float]
-    stirling: Sequence[float]
+    one_to_two: tuple[float, ...]
+    stirling: tuple[float, ...]
     log: Callable[[Ops[Any], Any], Any]
 
 
