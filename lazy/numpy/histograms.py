@@ -22,6 +22,7 @@ from loopgrad.lazy.numpy.elementwise import (
     less_equal,
     logical_and,
     logical_or,
+    logical_or,
     maximum,
     minimum,
     multiply,
@@ -166,11 +167,15 @@ def _require_weights(op: str, weights: ArrayLike | None, t: Tensor) -> None:
 
 
 def _require_order(op: str, edges: Tensor, ways: Sequence[str]) -> None:
-    """Edges that are known must have one of these orders; what a function that is being traced gets nobody knows."""
+    """Edges that are known must have one of these orders, NaN above all numbers, as sorts have it; what a function that
+    is being traced gets nobody knows."""
     if edges._value.scope is not None:
         return
     later, earlier = edges[1:], edges[:-1]
-    fine = {"increase": greater_equal(later, earlier), "decrease": greater_equal(earlier, later)}
+    fine = {
+        "increase": logical_or(greater_equal(later, earlier), isnan(later)),
+        "decrease": logical_or(greater_equal(earlier, later), isnan(earlier)),
+    }
     if not any(to_numpy(fine[way]).all() for way in ways):
         raise ValueError(explained(op, f"edges that {' or '.join(ways)}", "others", "sort them with lg.sort"))
 
