@@ -135,7 +135,7 @@ class BlockScheduler:
         self.request = request
         self.graph = graph = reads_first(graph)
         self.builder = builder
-        self.partition = Partition(graph, decision, request.mutable)
+        self.partition = Partition(graph, decision, request.mutable, builder.in_order)
         self.storage: dict[Value, Storage] = dict(request.inputs)
         self.steps: list[Step] = []
         self.fresh: set[ProgramBuffer] = set()

@@ -40,6 +40,8 @@ from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype
 
 LONG_ROW: Final = 64  # trailing reductions of this length run across lanes
+SHORT_ROW: Final = 17  # where there are many elements, and lanes of a vector come from memory together
+MANY_ELEMENTS: Final = 1 << 16
 LONG_COLUMN: Final = 1024
 FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
@@ -87,7 +89,7 @@ def rewrite_block(graph: Graph, in_order: bool = False, wide_products: bool = Fa
         builder.loc = current.loc
         results: Sequence[Value] | None = None
         if current.op in REDUCTIONS:
-            results = _reduce(current, builder)
+            results = _reduce(current, builder, in_order)
         elif current.op == "matmul":
             results = in_slices(current, builder)
         elif current.op == "scatter":
@@ -210,7 +212,12 @@ def _in_pieces(node: Node, builder: GraphBuilder) -> Value:
 # ---- reductions
 
 
-def _reduce(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+def long_row(elements: int, in_order: bool) -> int:
+    """From which length on rows of so many elements in all are reduced across lanes."""
+    return SHORT_ROW if in_order and elements >= MANY_ELEMENTS else LONG_ROW
+
+
+def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value] | None:
     operand, axes = node.operands[0], set(node.attrs["axes"])
     shape, type = operand.shape, node.results[0].type
     assert isinstance(type, TensorType)
@@ -218,7 +225,7 @@ def _reduce(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if not wide:
         return [builder.value("reshape", operand, shape=type.shape)]
     trailing = _trailing(shape, wide)
-    if trailing and trailing != wide and prod(shape[a] for a in trailing) >= LONG_ROW:
+    if trailing and trailing != wide and prod(shape[a] for a in trailing) >= long_row(prod(shape), in_order):
         return _in_two(node, builder, trailing)
     first = min(wide)
     leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}

@@ -12,7 +12,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.codegen.schedule.canonical import LONG_ROW, MANY_LANES, SHORT_BLOCK
+from loopgrad.codegen.schedule.canonical import MANY_LANES, SHORT_BLOCK, long_row
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.codegen.schedule.regions import Decision
@@ -25,6 +25,10 @@ from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
+MANY_MATRICES: Final = 1 << 12
+LONGEST_TREE: Final = 16  # terms of an element whose code is straight
+SMALL_FACTOR: Final = 128  # elements, which lanes read at the same time
+MOST_TOGETHER: Final = 16  # elements that a lane makes
 SMALL_CONSTANT: Final = 64
 FEW_PIECES: Final = 8  # of a concat that may be part of another one's kernel
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
@@ -35,10 +39,13 @@ Edges = list[tuple[Value, bool]]
 
 
 class Partition:
-    """Roles, lanes and anchors of one block's nodes."""
+    """Roles, lanes and anchors of one block's nodes. `in_order`: as of `schedule`."""
 
-    def __init__(self, graph: Graph, decision: Decision, mutable: frozenset[Value] = frozenset()) -> None:
+    def __init__(
+        self, graph: Graph, decision: Decision, mutable: frozenset[Value] = frozenset(), in_order: bool = False
+    ) -> None:
         self.graph = graph
+        self.in_order = in_order
         self.decision = decision
         self.position = {node: i for i, node in enumerate(graph.nodes)}
         self.role: dict[Node, Role] = {}
@@ -211,7 +218,7 @@ class Partition:
         count = prod(shape[a] for a in wide)
         columns = wide == [d for d in range(max(wide, default=-1) + 1) if shape[d] != 1]
         total = prod(shape)
-        if count < LONG_ROW:
+        if count < long_row(total, self.in_order):
             self._share_work(node)
             return Role.INLINE
         if self._across(node, total):
@@ -348,11 +355,46 @@ class Partition:
                 self.apart.add(v)
 
     def _matmul(self, node: Node) -> Role:
-        if in_lanes(*node.operands):
-            return self._inline(node)
+        if multiplied_in_lanes(node, self.in_order):
+            return self._by_matrices(node) if self.in_order else self._inline(node)
         for v in node.operands:
             self.store(matmul_source(v)[0])
         return Role.LIBRARY
+
+    def _by_matrices(self, node: Node) -> Role:
+        """Of very many small ones, or a very long one, each lane makes a whole product, or a row: elements by
+        themselves would read each factor as often as it has columns, or rows."""
+        role, result = self._inline(node), node.results[0]
+        lanes = matrix_lanes(node)
+        if lanes and not any(v in self.anchor for v in (*node.operands, result)):
+            self.anchor[result] = lanes
+        return role
+
+
+def multiplied_in_lanes(node: Node, in_order: bool) -> bool:
+    """Whether a product of matrices isn't worth a library call: few multiplications, or on a CPU few for each of many
+    rows."""
+    left, right = node.operands
+    *batch, m, k = left.shape
+    return in_lanes(left, right) or (
+        in_order and prod(batch) == 1 and m >= MANY_MATRICES and small_factor(k, right.shape[-1])
+    )
+
+
+def small_factor(k: int, n: int) -> bool:
+    """Whether lanes multiply their rows by a whole factor of k rows and n columns."""
+    return k <= LONGEST_TREE and k * n <= SMALL_FACTOR
+
+
+def matrix_lanes(node: Node) -> int:
+    """Lanes that make a product, or a row of it, each; 0 where its elements have lanes of their own."""
+    *batch, m, k = node.operands[0].shape
+    n = node.operands[1].shape[-1]
+    if k > LONGEST_TREE or (m == 1 and n == 1):
+        return 0
+    if prod(batch) >= MANY_MATRICES and m * n <= MOST_TOGETHER:
+        return prod(batch)
+    return m if prod(batch) == 1 and m >= MANY_MATRICES and n <= MOST_TOGETHER else 0
 
 
 def use_counts(graph: Graph) -> dict[Value, int]:

@@ -72,9 +72,11 @@ class CpuDevice:
         return Buffer(array, self.name, type)
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
-        from loopgrad.codegen.schedule.products import called  # late: it emits
+        from loopgrad.codegen.schedule.partition import small_factor  # late: it emits
+        from loopgrad.codegen.schedule.products import called  # late: as above
 
-        return called(dtype, rows, terms, columns) and adds_alike(rows, columns)
+        in_lanes = not called(dtype, rows, terms, columns) or small_factor(terms, columns)
+        return not in_lanes and adds_alike(rows, columns)
 
     def compile(self, graph: Graph, options: Options) -> CpuExecutable:
         outline = None if options.fast_math else self._extents.outline(graph, options)

@@ -302,7 +302,7 @@ class Planner:
         from loopgrad.codegen.schedule.partition import Partition  # late: as above
         from loopgrad.codegen.schedule.regions import Decision  # late: as above
 
-        return Partition(self.graph, Decision({}, {}))
+        return Partition(self.graph, Decision({}, {}), in_order=True)
 
     def _operation(self, node: Node, size: int) -> Planned:
         """What computes a node."""

@@ -18,7 +18,7 @@ import numpy as np
 from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
 from loopgrad.codegen.math.compensated import added, balanced, rounded
-from loopgrad.codegen.schedule.products import in_lanes
+from loopgrad.codegen.schedule.partition import multiplied_in_lanes
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
 from loopgrad.graph.identities import identity, of_nothing
@@ -162,7 +162,7 @@ def _product(node: Node) -> Callable[..., Array] | None:
     *batch, m, depth = left.shape
     n = right.shape[-1]
     work = m * depth * n
-    if not in_lanes(left, right) or not 0 < work * prod(batch) <= MOST_PRODUCTS:
+    if not multiplied_in_lanes(node, True) or not 0 < work * prod(batch) <= MOST_PRODUCTS:
         return None
     how = InOrder("add", left.dtype)
 

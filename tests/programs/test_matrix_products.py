@@ -87,3 +87,34 @@ def test_a_product_between_other_steps_is_replayed(compiled_device: str, dtype: 
     for factor in (1, 2, -3):
         got = recorded.replay(given(left * factor, dtype), given(right, dtype))
         np.testing.assert_array_equal(seen(got), np.sum((left * factor + 1) @ right * 2, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [lg.float32, lg.float64, lg.int32], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((5000, 3, 3), (5000, 3, 3)), ((5000, 4, 2), (5000, 2, 3)), ((5000, 6, 6), (5000, 6, 1)),
+        ((5001, 3), (3, 3)), ((5001, 10), (10, 1)), ((5001, 16), (16, 8)), ((9001, 17), (17, 2)),
+        ((4097, 12), (12, 16)),
+    ],
+)  # fmt: skip
+def test_many_small_products_and_gradient(
+    compiled_device: str, dtype: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """Whole products, or rows of one, are made by a lane each; with what is computed of them, and before them."""
+    left, right = (ones(*shape) for shape in shapes)
+    a, b = given(left, dtype), given(right, dtype)
+    expected = left @ right
+    np.testing.assert_array_equal(seen(lg.compile(lambda a, b: (a + 1) @ b * 2 - 1)(a, b)), (left + 1) @ right * 2 - 1)
+    if dtype is lg.int32:
+        return
+    da, db = lg.grad(lambda a, b: lg.sum(lg.square(a @ b)), argnums=(0, 1))(a, b)
+    np.testing.assert_array_equal(seen(da), 2 * expected @ np.swapaxes(right, -1, -2))
+    np.testing.assert_array_equal(seen(db), 2 * np.swapaxes(left, -1, -2) @ expected)
+
+
+def test_products_of_halves_are_summed_in_float32(compiled_device: str) -> None:
+    """In 16 bits a sum of ones ends at 2048."""
+    skip_halves_without_a_library(compiled_device, lg.float16)
+    a = lg.ones((8, 4096), dtype=lg.float16)
+    np.testing.assert_array_equal(seen(a @ a.T), np.full((8, 8), 4096.0))

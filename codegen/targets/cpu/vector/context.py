@@ -21,6 +21,8 @@ from loopgrad.codegen.targets.cpu.vector.paired_stores import PairedStores
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector, llvm_type
 from loopgrad.graph.types import DType
 
+FEW_LOADS = 8  # of a kernel, each of which may be written twice
+
 
 def memory_type(dtype: DType) -> str:
     return "i8" if dtype.kind == "b" else llvm_type(dtype)
@@ -74,6 +76,8 @@ class VectorEmitter:
         self.interruptible = False  # once a loop asks now and then whether to go on
         self.row_sums: dict[int, int] | None = None  # of stacks, once they were asked for
         self.folding = False  # a stretch of a row is only totalled, before it is scanned
+        loads = sum([op.opcode == "load" for op in kernel.body.ops])
+        self.looks_for_neighbours = loads <= FEW_LOADS and not any(op.blocks for op in kernel.body.ops)
         self.loops = 0  # that surround what is being written
         self.nesting: int | None = None  # how many of the kernel's loops contain each other, once that was asked
 

@@ -2,8 +2,9 @@
 
     rows of this chunk { [tile: sort lanes] { groups of lanes { body } } row reductions } chunk reductions
 
-The last, partly filled group of a row runs under a mask; where the body is straight-line code the full
-groups get their own copy without masks.
+The last group of a row that isn't a multiple of groups takes lanes of the one before it once more, where that does
+no harm; else it is partly filled and runs under a mask, and where the body is straight-line code the full groups get
+their own copy without masks.
 """
 
 from __future__ import annotations
@@ -97,6 +98,12 @@ def affine(e: VectorEmitter, op: KOp) -> Affine:
     if op.opcode == "neg":
         return Affine(e.integer(type, "sub", e.b.const(type, 0), bases[0]))
     return Affine(bases[0])
+
+
+def repeatable(kernel: Kernel, ops: list[KOp]) -> bool:
+    """Whether a lane may run twice: it only reads arrays, and writes others."""
+    ordered = kernel.reductions or kernel.stacks or kernel.running is not None
+    return not ordered and not any(op.opcode == "accumulate" for op in ops)
 
 
 class KernelEmission:
@@ -291,6 +298,17 @@ class KernelEmission:
             e.counted(low, high, flight, lambda j: group(j, None))
         elif layout.lanes < flight:
             group(low, order.lanes_below(e, low, high))
+        elif repeatable(self.kernel, ops):
+            last = b.scalar("i64", f"sub nsw i64 {high.name}, {flight}")
+
+            def moved_back(j: Vector) -> None:
+                group(b.scalar("i64", f"call i64 @llvm.smin.i64(i64 {j.name}, i64 {last.name})"), None)
+
+            if simple:
+                e.counted(low, last, flight, lambda j: group(j, None))
+                group(last, None)
+            else:
+                e.counted(low, high, flight, moved_back)
         elif simple:
             size = b.scalar("i64", f"sub nsw i64 {high.name}, {low.name}")
             whole = b.scalar("i64", f"and i64 {size.name}, {-flight}")

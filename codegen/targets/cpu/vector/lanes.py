@@ -26,7 +26,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.vector.row_access import row_accesses
+from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
 from loopgrad.graph.types import DType, float64
 
 SORT_TILE = 4096
@@ -170,7 +170,7 @@ def settled_layout(kernel: Kernel, machine: Machine, copies: tuple[int, ...] | N
     )  # fmt: skip
 
 
-def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def split_dims(kernel: Kernel, width: int, flight: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """(outer, lane, inner) dims."""
     domain = kernel.domain
     rank = len(domain)
@@ -181,12 +181,22 @@ def split_dims(kernel: Kernel, flight: int) -> tuple[tuple[int, ...], tuple[int,
     if min(ranks, default=rank) < rank:
         cut = rank - min(ranks)
         segment, segments = prod(domain[cut:]), prod(domain[:cut])
-        if len(ranks) == 1 and segment < 2 * flight <= 2 * segments:
+        if len(ranks) == 1 and segment < width and flight <= segments:
             return (), domain[:cut], domain[cut:]
         return domain[:cut], domain[cut:], ()
     if rank >= 2 and domain[-1] >= flight:
         return domain[:-1], domain[-1:], ()
     return (), domain, ()
+
+
+def widest(kernel: Kernel, width: int) -> int:
+    """How many lanes may move together, at most: not twice as many as a segment that is reduced has, where it has a
+    vector's."""
+    if kernel.running is not None:
+        return prod(kernel.running.shape[1:])
+    total, rank = prod(kernel.domain), len(kernel.domain)
+    segment = prod(kernel.domain[rank - min([r.rank for r in kernel.reductions], default=rank) :])
+    return 2 * segment - 1 if width <= segment < total else 2 * total
 
 
 def sharing(ops: list[KOp]) -> list[tuple[int, str]]:
@@ -251,6 +261,20 @@ def vectors_of_rows(kernel: Kernel, width: int, groups: int) -> tuple[int, int]:
     return narrow, 1 << ((columns // narrow).bit_length() - 1)
 
 
+def groups_of_rows(kernel: Kernel, ops: list[KOp], width: int, groups: int) -> int:
+    """Vectors that move together along rows: none begins behind a row's last lane. Where much of a row's last vector is
+    computed for nothing, at more than it costs to find each lane's elements, all rows are one line of lanes."""
+    if len(kernel.domain) < 2 or kernel.reductions or kernel.order_key is not None or kernel.domain[-1] < width:
+        return groups
+    row = kernel.domain[-1]
+    accesses = sum([op.opcode in ("load", "store") for op in ops])
+    if (-(-row // width) * width - row) * cost(kernel.body) > SAVED["load"] * accesses * row:
+        return groups
+    while width * groups > row:
+        groups //= 2
+    return groups
+
+
 def rows_across(kernel: Kernel, outer: tuple[int, ...]) -> tuple[int, int] | None:
     """The outer dim along which what lanes read lies side by side, and how many of its rows share lines of memory; None
     where there is none, or where rows need their order."""
@@ -289,8 +313,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     width, groups = (1, 1) if single else (lane_width(kernel, ops, machine), group_count(ops, machine))
     if not single and kernel.running is None:
         width, groups = vectors_of_rows(kernel, width, groups)
-    widest = 2 * total if kernel.running is None else prod(kernel.running.shape[1:])
-    while groups > 1 and width * groups > widest:
+        groups = groups_of_rows(kernel, ops, width, groups)
+    while groups > 1 and width * groups > widest(kernel, width):
         groups //= 2
     while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
         groups //= 2
@@ -298,7 +322,7 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     across = None if single or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])
     if across is not None:
         groups, flight = 1, width
-    outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, flight)
+    outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, width, flight)
     row, rows = prod(lane), prod(outer)
     if groups == 4 and not inner and row >= 16 * flight and sums_of_little(kernel):
         groups, flight = 8, 8 * width

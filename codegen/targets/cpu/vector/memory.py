@@ -16,7 +16,7 @@ from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, 
 from loopgrad.codegen.targets.cpu.vector.copies import widened
 from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
 from loopgrad.codegen.targets.cpu.vector.outline import accumulate_function, accumulate_name, combine
-from loopgrad.codegen.targets.cpu.vector.strides import load_every
+from loopgrad.codegen.targets.cpu.vector.strides import load_every, store_every
 from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Vector
 from loopgrad.graph.types import DType
 
@@ -86,7 +86,33 @@ def load_at(e: VectorEmitter, pointer: str, type: str, index: KValue, size: int,
             return found
     if known is not None and (every := load_every(e, pointer, type, known, itemsize(type), tag)) is not None:
         return every
-    return gather(e, pointer, type, offsets(e, index, size))
+    at = offsets(e, index, size)
+    if e.mask is None and e.looks_for_neighbours and e.layout.width > 1:
+        return neighbours_or_gather(e, pointer, type, at, tag)
+    return gather(e, pointer, type, at)
+
+
+def neighbours_or_gather(e: VectorEmitter, pointer: str, type: str, where: Vector, tag: str) -> Vector:
+    """Elements at positions that nobody knows, which often lie side by side all the same (an array with its edges
+    around it, rows in another order): a vector where they do. Looking costs little beside a gather."""
+    b = e.b
+    first = b.lane(where, 0)
+    row = b.inst(where.type, "add {t0} {a}, {b}", b.vector(first), b.lanes(where.type))
+    apart = b.any(b.inst("i1", "icmp ne {t0} {a}, {b}", where, row))
+    beside, alone, join = (b.fresh_label(stem) for stem in ("beside", "alone", "join"))
+    b.branch(apart, alone, beside)
+    found = []
+    for label in (beside, alone):
+        b.start(label)
+        with b.scope():
+            known = Strided(first, 1)
+            one = load_vector(e, pointer, type, known, tag) if label == beside else gather(e, pointer, type, where)
+        found.append(one.names)
+        b.jump(join)
+    b.start(join)
+    vt = b.vector_type(type)
+    names = [b.scalar(vt, f"phi {vt} [ {x}, %{beside} ], [ {y}, %{alone} ]").name for x, y in zip(*found, strict=True)]
+    return Vector(type, tuple(names), False)
 
 
 def load_vector(e: VectorEmitter, pointer: str, type: str, known: Strided, tag: str = "") -> Vector:
@@ -156,6 +182,8 @@ def store_at(e: VectorEmitter, pointer: str, type: str, index: KValue, value: Ve
         e.b.line(f"store {type} {value.name}, ptr {element(e, pointer, type, known.start)}")
     elif known is not None and known.step == 1:
         store_vector(e, element(e, pointer, type, known.start), e.b.vector(value), e.mask)
+    elif known is not None and known.step and e.mask is None:
+        store_every(e, element(e, pointer, type, known.start), type, known.step, e.b.vector(value), itemsize(type))
     else:
         scatter(e, pointer, type, offsets(e, index, size), e.b.vector(value), e.mask)
 

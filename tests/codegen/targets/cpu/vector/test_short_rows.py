@@ -1,0 +1,59 @@
+"""Rows of arrays that are longer than a vector or about as long: elements are those of NumPy, and what lies at equal
+distances is read and written without gathers and scatters, also where rows aren't a multiple of a vector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+
+@pytest.mark.parametrize("columns", [3, 15, 16, 17, 30, 33, 63, 64, 100, 129])
+@pytest.mark.parametrize("name", ["float32", "float64", "int64"])
+def test_reductions_of_many_rows(columns: int, name: str) -> None:
+    x = (np.random.default_rng(columns).normal(size=(5003, columns)) * 9).astype(name)
+    total, largest, at = lg.compile(lambda x: (lg.sum(x, axis=1), lg.max(x, axis=1), lg.argmin(x, axis=1)))(x)
+    assert np.allclose(np.asarray(total), x.astype(np.float64).sum(1), rtol=1e-6, atol=1e-5)
+    np.testing.assert_array_equal(np.asarray(largest), x.max(1))
+    np.testing.assert_array_equal(np.asarray(at), x.argmin(1))
+
+
+@pytest.mark.parametrize("columns", [5, 17, 31, 56, 100])
+def test_rows_beside_a_column_and_a_row(columns: int) -> None:
+    rng = np.random.default_rng(0)
+    x, column, row = rng.normal(size=(301, columns)), rng.normal(size=(301, 1)), rng.normal(size=columns)
+    got = lg.compile(lambda x, column, row: (x - row) * column)(x, column, row)
+    np.testing.assert_array_equal(np.asarray(got), (x - row) * column)
+
+
+def test_a_row_that_is_no_multiple_of_a_vector_runs_without_masks() -> None:
+    text = lg.compile(lambda x: lg.sqrt(x) + 1.0).text("llvm", np.ones(1009, np.float32))
+    assert "masked" not in text
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_lanes_that_write_far_apart(count: int) -> None:
+    parts = np.random.default_rng(0).normal(size=(count, 4099)).astype(np.float32)
+    stacked = lg.compile(lambda *parts: lg.stack([2 * p for p in parts], axis=1))
+    np.testing.assert_array_equal(np.asarray(stacked(*parts)), 2 * parts.T)
+    if count > 2:
+        assert "masked.scatter" not in stacked.text("llvm", *parts)
+
+
+def test_rows_that_are_read_far_apart_have_no_gather() -> None:
+    text = lg.compile(lambda x: lg.max(x[:, ::11], axis=1)).text("llvm", np.ones((8192, 132), np.float32))
+    assert "masked.gather" not in text
+
+
+@pytest.mark.parametrize("name", ["int8", "float32", "float64", "int64"])
+def test_positions_that_lie_side_by_side_or_dont(name: str) -> None:
+    """At positions from data: neighbours, some that are none, all alike, backwards."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=3001) * 50).astype(name)
+    beside = np.arange(3001)
+    mixed = np.where(rng.random(3001) < 0.02, rng.integers(0, 3001, 3001), beside)
+    looked_up = lg.compile(lambda x, index: x[index])
+    for index in (beside, mixed, np.zeros(3001, int), beside[::-1].copy(), np.clip(beside - 5, 0, 2900)):
+        np.testing.assert_array_equal(np.asarray(looked_up(x, index)), x[index])
+    assert "beside" in looked_up.text("llvm", x, beside)
