@@ -24,6 +24,11 @@ def two_squares(n: int) -> Arrays:
     return named(x=x, y=y)
 
 
+def three_vectors(n: int) -> Arrays:
+    x, y, z = normal((n,), (n,), (n,))
+    return named(x=x, y=y, z=z)
+
+
 def rank_4(n: int) -> Arrays:
     return named(x=normal((n, 48, 64, 32))[0])
 
@@ -103,6 +108,16 @@ PROGRAMS = {
         "every second row, every third column", SQUARE, square, lambda x: x[::2, 1::3].copy(),
         lambda xp: lambda x: x[::2, 1::3], torch=lambda torch: lambda x: x[::2, 1::3].contiguous(),
         moved=lambda a: a["x"].nbytes // 3,
+    ),
+    "pad_edge": Program(
+        "two more of the outermost elements at every edge", SQUARE, square, lambda x: np.pad(x, 2, mode="edge"),
+        lambda xp: lambda x: xp.pad(x, 2, mode="edge"),
+        torch=lambda torch: lambda x: torch.nn.functional.pad(x[None, None], (2, 2, 2, 2), mode="replicate")[0, 0],
+    ),
+    "interleaved": Program(
+        "three vectors as columns", sizes(2**20, 1000, 2**24), three_vectors,
+        lambda x, y, z: np.stack([x, y, z], axis=1), lambda xp: lambda x, y, z: xp.stack([x, y, z], 1),
+        moved=lambda a: 6 * a["x"].nbytes,
     ),
     "moveaxis": Program(
         "the second of four axes becomes the last", sizes(64, 2, 512), rank_4,

@@ -29,6 +29,16 @@ def tiny(n: int) -> Arrays:
     return named(x=x, y=y)
 
 
+def points(n: int) -> Arrays:
+    x, turn = normal((n, 3), (3, 3))
+    return named(x=x, turn=turn)
+
+
+def halves(n: int) -> Arrays:
+    x, y = normal((n, n), (n, n))
+    return named(x=x.astype(np.float16), y=y.astype(np.float16))
+
+
 def bilinear(n: int) -> Arrays:
     x, y, form = normal((n, 64), (n, 64), (64, 64, 64))
     return named(x=x, y=y, form=form)
@@ -119,6 +129,14 @@ PROGRAMS = {
     "tiny_matmul": Program(
         "many products of 12x12", sizes(8192, 3, 65536), tiny, np.matmul, lambda xp: xp.matmul,
         flops=lambda n: 2 * n * 12**3, moved=lambda a: 3 * a["x"].nbytes,
+    ),
+    "points": Program(
+        "many points turned by one 3x3 matrix", sizes(500_000, 33, 2**22), points, np.matmul, lambda xp: xp.matmul,
+        flops=lambda n: 18 * n, moved=lambda a: 2 * a["x"].nbytes,
+    ),
+    "half_matmul": Program(
+        "matrix product in float16", sizes(256, 33, 2048), halves, np.matmul, lambda xp: xp.matmul,
+        flops=lambda n: 2 * n**3, moved=lambda a: 3 * a["x"].nbytes, tolerance=2e-2,
     ),
     "einsum": Program(
         "einsum of three: bi,bj,ijk->bk", sizes(512, 5, 4096), bilinear, bilinear_by_hand,

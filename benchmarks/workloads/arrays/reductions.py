@@ -18,6 +18,18 @@ def table(n: int) -> Arrays:
     return named(x=normal((n, COLUMNS))[0])
 
 
+def short_rows(n: int) -> Arrays:
+    return named(x=normal((n, 30))[0])
+
+
+def blocks(n: int) -> Arrays:
+    return named(x=normal((n, 64, 64, 64))[0])
+
+
+def unit_rows(xp: Any, x: Any) -> Any:
+    return x / xp.sqrt(xp.sum(x * x, axis=1)[:, None])
+
+
 def vector(n: int) -> Arrays:
     return named(x=normal((n,))[0])
 
@@ -117,6 +129,15 @@ PROGRAMS = {
     "argmax_rows": Program(
         "argmax over 2,048 columns", TABLE, table, lambda x: np.argmax(x, axis=1),
         lambda xp: lambda x: xp.argmax(x, axis=1), moved=rows_only, tolerance=0.0,
+    ),
+    "unit_rows": Program(
+        "rows of 30 over their norms", sizes(100_000, 33, 2**21), short_rows, partial(unit_rows, np),
+        lambda xp: partial(unit_rows, xp), compiled=True,
+    ),
+    "max_between": Program(
+        "largest over the second and the last of four axes", sizes(32, 2, 512), blocks,
+        lambda x: np.max(x, axis=(1, 3)), lambda xp: lambda x: xp.max(x, axis=(1, 3)),
+        torch=lambda torch: lambda x: torch.amax(x, (1, 3)), moved=rows_only, compiled=True,
     ),
     "outer_sum": Program(
         "sums of |x_i - y_j| over j", sizes(4096, 100, 16384), pair, distances_by_hand,
