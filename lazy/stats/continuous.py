@@ -10,6 +10,8 @@ from loopgrad.lazy.numpy.elementwise import (
     absolute,
     atan2,
     cos,
+    erf,
+    erfc,
     exp,
     expm1,
     lgamma,
@@ -19,6 +21,7 @@ from loopgrad.lazy.numpy.elementwise import (
     logical_or,
     power,
     sign,
+    sqrt,
     square,
     tan,
 )
@@ -29,15 +32,15 @@ from loopgrad.lazy.special.entropies import log_expit, logit, xlog1py, xlogy
 from loopgrad.lazy.special.gamma_functions import betaln
 from loopgrad.lazy.special.incomplete_beta import betainc, betaincc
 from loopgrad.lazy.special.incomplete_gamma import gammainc, gammaincc
-from loopgrad.lazy.special.normal import log_ndtr, ndtr, ndtri
+from loopgrad.lazy.special.normal import ROOT_2, erfcinv, erfinv, log_ndtr, ndtr, ndtri
 from loopgrad.lazy.stats.univariate import INF, Continuous
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC_STATS: Final = (
-    "beta cauchy chi2 expon gamma gennorm gumbel_l gumbel_r laplace logistic lognorm norm pareto t truncnorm uniform "
-    "vonmises weibull_min wrapcauchy"
+    "beta cauchy chi2 expon f gamma gennorm gumbel_l gumbel_r halfnorm invgamma laplace logistic lognorm norm pareto "
+    "powerlaw rayleigh t truncnorm uniform vonmises weibull_min wrapcauchy"
 )
 LOG_2: Final = math.log(2.0)
 LOG_2_PI: Final = math.log(2.0 * math.pi)
@@ -50,6 +53,30 @@ def _normal(y: Tensor) -> Tensor:
 norm: Final = Continuous(
     "norm", _normal, below=ndtr, above=lambda y: ndtr(-y), log_below=log_ndtr, log_above=lambda y: log_ndtr(-y),
     quantile=ndtri, upper_quantile=lambda q: -ndtri(q),
+)  # fmt: skip
+
+
+def _log_half_normal_above(y: Tensor) -> Tensor:
+    near = y < 1.0
+    return where(near, log1p(-erf(where(near, y, 0.0) / ROOT_2)), log_ndtr(-where(near, 1.0, y)) + LOG_2)
+
+
+halfnorm: Final = Continuous(
+    "halfnorm", lambda y: _normal(y) + LOG_2, support=(0.0, INF), below=lambda y: erf(y / ROOT_2),
+    above=lambda y: erfc(y / ROOT_2), log_above=_log_half_normal_above,
+    quantile=lambda q: ROOT_2 * erfinv(q), upper_quantile=lambda q: ROOT_2 * erfcinv(q),
+)  # fmt: skip
+
+rayleigh: Final = Continuous(
+    "rayleigh", lambda y: log(y) - 0.5 * square(y), support=(0.0, INF), below=lambda y: -expm1(-0.5 * square(y)),
+    above=lambda y: exp(-0.5 * square(y)), log_above=lambda y: -0.5 * square(y),
+    quantile=lambda q: sqrt(-2.0 * log1p(-q)), upper_quantile=lambda q: sqrt(-2.0 * log(q)),
+)  # fmt: skip
+
+powerlaw: Final = Continuous(
+    "powerlaw", lambda y, a: log(a) + xlogy(a - 1.0, y), ("a",), (0.0, 1.0), below=lambda y, a: power(y, a),
+    above=lambda y, a: -expm1(xlogy(a, y)), log_below=lambda y, a: xlogy(a, y),
+    quantile=lambda q, a: power(q, 1.0 / a), upper_quantile=lambda q, a: exp(log1p(-q) / a),
 )  # fmt: skip
 
 uniform: Final = Continuous(
@@ -80,6 +107,27 @@ chi2: Final = Continuous(
 beta: Final = Continuous(
     "beta", lambda y, a, b: xlogy(a - 1.0, y) + xlog1py(b - 1.0, -y) - betaln(a, b), ("a", "b"), (0.0, 1.0),
     below=lambda y, a, b: betainc(a, b, y), above=lambda y, a, b: betaincc(a, b, y),
+)  # fmt: skip
+
+f: Final = Continuous(
+    "f",
+    lambda y, dfn, dfd: (
+        xlogy(0.5 * dfn - 1.0, y) + 0.5 * dfn * (log(dfn) - log(dfd)) - 0.5 * (dfn + dfd) * log1p(dfn * y / dfd)
+        - betaln(0.5 * dfn, 0.5 * dfd)
+    ),
+    ("dfn", "dfd"), (0.0, INF), below=lambda y, dfn, dfd: betainc(0.5 * dfn, 0.5 * dfd, dfn * y / (dfn * y + dfd)),
+    above=lambda y, dfn, dfd: betainc(0.5 * dfd, 0.5 * dfn, dfd / (dfn * y + dfd)),
+)  # fmt: skip
+
+
+def _inverse_gamma(y: Tensor, a: Tensor) -> Tensor:
+    known = where(y == 0.0, 1.0, y)
+    return where(y == 0.0, -INF, -(a + 1.0) * log(known) - 1.0 / known - lgamma(a))
+
+
+invgamma: Final = Continuous(
+    "invgamma", _inverse_gamma, ("a",), (0.0, INF), below=lambda y, a: gammaincc(a, 1.0 / y),
+    above=lambda y, a: gammainc(a, 1.0 / y),
 )  # fmt: skip
 
 

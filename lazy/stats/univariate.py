@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.numpy.elementwise import exp, floor, log, log1p, logical_and, logical_or, maximum, minimum
 from loopgrad.lazy.numpy.special_values import where
-from loopgrad.lazy.special.operands import of_floats
+from loopgrad.lazy.special.operands import of_domain
 from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Univariate:
             got = ", ".join([f"{len(args)} by position", *named])
             raise TypeError(explained(op, expected, got, "pass each of these once"))
         shapes = [given[n] for n in self.shapes]
-        return of_floats(op, function, given[names[0]], given["loc"], given.get("scale", 1.0), *shapes)
+        return of_domain(op, function, given[names[0]], given["loc"], given.get("scale", 1.0), *shapes)
 
     def _first(self, method: str) -> str:
         """SciPy's name of the first argument."""

@@ -24,7 +24,8 @@ CONTINUOUS: dict[str, tuple[np.ndarray, tuple[float, ...]]] = {
     "expon": (HALF, ()), "uniform": (UNIT, ()), "gamma": (HALF, (2.3,)), "chi2": (HALF, (3.0,)), "t": (LINE, (2.7,)),
     "beta": (UNIT, (1.6, 0.7)), "pareto": (HALF + 0.2, (1.8,)),
     "lognorm": (HALF, (0.8,)), "weibull_min": (HALF, (1.7,)),
-    "gennorm": (LINE, (1.5,)), "truncnorm": (LINE, (-0.7, 1.9)), "vonmises": (LINE, (2.2,)),
+    "f": (HALF, (3.2, 5.1)), "halfnorm": (HALF, ()), "invgamma": (HALF, (2.6,)), "rayleigh": (HALF, ()),
+    "powerlaw": (UNIT, (1.4,)), "gennorm": (LINE, (1.5,)), "truncnorm": (LINE, (-0.7, 1.9)), "vonmises": (LINE, (2.2,)),
     "wrapcauchy": (HALF, (0.4,)),
 }  # fmt: skip
 DISCRETE: dict[str, tuple[float, ...]] = {
@@ -192,3 +193,20 @@ def test_arguments() -> None:
         _ = lg.stats.rankdata
     assert lg.stats.norm.pdf(lg.ones(3, dtype="float32"), 0.0, 2.0).dtype is lg.float32
     assert lg.stats.norm.pdf(lg.ones((0, 2)), lg.ones(2)).shape == (0, 2)
+
+
+def test_modes_agree() -> None:
+    """Slopes by x and all parameters: the same in both modes, and NaN where the value is."""
+    for name in ("norm", "gamma", "lognorm", "t", "truncnorm"):
+        x, shapes = CONTINUOUS[name]
+        points = np.append(x, [1e-300, 1e5, np.inf, np.nan])
+        operands = [lg.asarray(np.broadcast_to(a, points.shape)) for a in (points, *shapes, 0.0, 1.0)]
+        for function in (getattr(lg.stats, name).pdf, getattr(lg.stats, name).cdf):
+            back = lg.grad(lambda *a, f=function: lg.sum(f(*a)), tuple(range(len(operands))))(*operands)
+            value = np.asarray(function(*operands))
+            within = (value > 0.0) & (value < 1.0)
+            for k, slope in enumerate(np.stack([np.asarray(b) for b in back])):
+                of_one = lambda a, f=function, k=k, o=operands: f(*o[:k], a, *o[k + 1 :])  # noqa: E731 - of one operand
+                ahead = np.asarray(lg.jvp(of_one, (operands[k],), (lg.ones_like(operands[k]),))[1])
+                np.testing.assert_allclose(slope[within], ahead[within], 1e-11, 1e-13, err_msg=f"{name} by {k}")
+                assert np.isnan([slope[np.isnan(value)], ahead[np.isnan(value)]]).all(), f"{name} by {k}"
