@@ -17,6 +17,7 @@ from loopgrad.graph import matrix_ops as mx
 from loopgrad.graph import ops
 from loopgrad.graph.errors import GradientError, explained
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.types import TensorType, int64
 
 
 def _plus(a: Value | None, b: Value) -> Value:
@@ -201,7 +202,8 @@ def _svd_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     return (_plus(outer, ops.matmul(u, ops.matmul(inner, mx.adjoint(v)))),)
 
 
-# ---- eigenvalues of any matrices: with M = inv(V) dA V, dw is its diagonal, dV = V (F * M), and columns keep length 1
+# ---- eigenvalues of any matrices: with M = inv(V) dA V, dw is its diagonal, dV = V (F * M) - V c, where the complex
+# numbers c, one a column, let the columns keep length 1, and the phase in which LAPACK's largest entry is real
 
 
 def _spectrum(node: Node) -> tuple[Value, Value]:
@@ -220,6 +222,15 @@ def _complex_differences(w: Value) -> Value:
     return ops.sub(mx.div(ops.ones_like(eye), differences), eye)
 
 
+def _real_entries(v: Value) -> tuple[Value, Value]:
+    """Which entry of each column LAPACK has turned to be real, and its value."""
+    rank, (re, im) = len(v.shape), (ops.real(v), ops.imag(v))
+    place = ops.argmax(ops.select(ops.eq(im, 0), ops.abs(re), -1), rank - 2)
+    columns = ops.broadcast(place, v.shape, (*range(rank - 2), rank - 1))
+    chosen = ops.eq(ops.iota(TensorType(v.shape, int64), rank - 2), columns)
+    return chosen, ops.reduce_sum(ops.select(chosen, re, 0), (rank - 2,))
+
+
 def _eig_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     (t,), (w, v) = tangents, _spectrum(node)
     assert t is not None
@@ -228,18 +239,22 @@ def _eig_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     if not node.attrs["vectors"]:
         return (values,)
     dv = ops.matmul(v, mx.mul(inner, _complex_differences(w)))
-    along = mx.real(mx.diagonal(ops.matmul(mx.adjoint(v), dv)))
-    return values, ops.sub(dv, mx.scaled_columns(v, along))
+    rows, (chosen, entries) = (len(v.shape) - 2,), _real_entries(v)
+    along = ops.real(ops.reduce_sum(mx.mul(mx.conj(v), dv), rows))
+    turned = ops.div(ops.reduce_sum(ops.select(chosen, ops.imag(dv), 0), rows), entries)
+    return values, ops.sub(dv, mx.scaled_columns(v, ops.join(along, turned)))
 
 
 def _eig_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     w, v = _spectrum(node)
     inner = None if cotangents[0] is None else mx.on_diagonal(cotangents[0])
     if node.attrs["vectors"] and cotangents[1] is not None:
-        turned = ops.matmul(mx.adjoint(v), cotangents[1])
-        lengths = ops.matmul(mx.adjoint(v), v)
-        turned = ops.sub(turned, mx.scaled_columns(lengths, mx.real(mx.diagonal(turned))))
-        inner = _plus(inner, mx.mul(turned, mx.conj(_complex_differences(w))))
+        ct, (chosen, entries) = cotangents[1], _real_entries(v)
+        along = ops.reduce_sum(mx.mul(mx.conj(v), ct), (len(v.shape) - 2,))  # what c takes from both, see the tangents
+        ct = ops.sub(ct, mx.scaled_columns(v, ops.real(along)))
+        turned = ops.broadcast(ops.div(ops.imag(along), entries), v.shape, (*range(len(v.shape) - 2), len(v.shape) - 1))
+        ct = ops.join(ops.real(ct), ops.sub(ops.imag(ct), ops.select(chosen, turned, 0)))
+        inner = _plus(inner, mx.mul(ops.matmul(mx.adjoint(v), ct), mx.conj(_complex_differences(w))))
     assert inner is not None
     packed, _, rows = mx.lu(v)
     right = ops.matmul(inner, mx.adjoint(v))

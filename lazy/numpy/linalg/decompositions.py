@@ -138,8 +138,8 @@ def eig(x: ArrayLike, /) -> EigResult:
 
     Shape (..., n, n) gives (..., n), in no order, and (..., n, n), whose columns are the vectors. float32 gives
     complex64, float64 and integers complex128. Raises LinAlgError for matrices that aren't square, and where infinities
-    or NaN are evaluated. Where values are equal, derivatives are infinite or NaN; those of vectors are right for what
-    doesn't ask for their phases.
+    or NaN are evaluated. Where values are equal, derivatives are infinite or NaN; those of vectors are for the phase in
+    which LAPACK leaves them, with the largest entry real.
 
     >>> lg.linalg.eig(lg.asarray([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
     Tensor([0.+1.j, 0.-1.j], dtype=complex128)
