@@ -42,7 +42,7 @@ from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import clip, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_mask, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote
 
@@ -127,15 +127,15 @@ def nanmean(
     >>> lg.nanmean([1.0, np.nan, 3.0])
     Tensor(2., dtype=float64)
     """
-    t, there = _there(x, where)
+    t, there = _there("nanmean", x, where)
     return mean(choose(there, t, 0.0), axis, dtype, out, keepdims, where=there)
 
 
-def _there(x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
+def _there(op: str, x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
     """x as floats, and which elements count."""
     t = _as_float(x)
     there = logical_not(isnan(t))
-    return t, there if where is None else logical_and(there, where)
+    return t, there if where is None else logical_and(there, as_mask(op, where))
 
 
 def nanvar(
@@ -148,7 +148,7 @@ def nanvar(
     >>> lg.nanvar([1.0, np.nan, 3.0])
     Tensor(1., dtype=float64)
     """
-    t, there = _there(x, where)
+    t, there = _there("nanvar", x, where)
     taken = degrees_taken("nanvar", ddof, correction)
     how: dict[str, Any] = {"ddof": taken, "keepdims": keepdims, "where": there, "mean": mean}
     found = var(choose(there, t, 0.0), axis, dtype, **how)

@@ -150,7 +150,7 @@ def test_the_first_element_of_a_reduction_is_a_number(name):
     ))  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "any", "add", "copyto", "logsumexp"])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "any", "nanmean", "nanstd", "add", "copyto", "logsumexp"])
 def test_a_mask_is_of_bools(name):
     x, mask = lg.asarray([1.0, 2.0]), lg.asarray([0, 1])
     arguments = (x, x) if name in ("add", "copyto") else (x,)
