@@ -42,7 +42,7 @@ from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors, holder_of
 from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
-from loopgrad.runtime.buffers import Buffer, host_buffer
+from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
 from loopgrad.runtime.processes import renewed_in_children
 from loopgrad.runtime.session import SESSION, evaluate_graph, placed
@@ -415,8 +415,8 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
         (buffer,) = evaluate_graph(graph, leaves, config.device, config.options)
         outputs: dict[Value, Buffer] = {value: buffer}
         if along:
-            rows = buffer.array.reshape(len(members), *members[0].shape)
-            outputs.update((v, host_buffer(rows[places[v]], device.name)) for _, v in along)
+            rows, row = buffer.array.reshape(len(members), *members[0].shape), members[0].type
+            outputs.update((v, Buffer(rows[places[v], ...], device.name, row)) for _, v in along)  # type: ignore[arg-type]
         EVALUATOR.settle([(t, value), *along], (), Computed(outputs, (), 0))
         return buffer
     finally:
