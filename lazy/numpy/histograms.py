@@ -22,7 +22,6 @@ from loopgrad.lazy.numpy.elementwise import (
     less_equal,
     logical_and,
     logical_or,
-    logical_or,
     maximum,
     minimum,
     multiply,
@@ -251,7 +250,8 @@ def histogramdd(
     edges, and the edges along each axis.
 
     `bins` is a number for all axes, or one, or edges, for each; `range` a pair of ends for each. `density` divides by
-    the boxes' sizes and the whole. Of floats, as in NumPy. Raises ShapeError where bins don't fit the axes.
+    the boxes' sizes and the whole. Of floats, as in NumPy. Raises ShapeError where bins don't fit the axes, for
+    coordinates that aren't equally many, and for weights that aren't as many.
 
     >>> lg.histogramdd(lg.asarray([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), bins=2)[0]
     Tensor([[1., 0.],
@@ -264,6 +264,9 @@ def histogramdd(
     if len(each) != axes or len(ends) != axes:
         got = f"{len(each)} bins and {len(ends)} ranges"
         raise ShapeError(explained("histogramdd", f"bins, and ranges, for {axes} axes", got, "pass one for each"))
+    if len({p._value.shape for p in points}) > 1:
+        got = ", ".join([str(p._value.shape[0]) for p in points])
+        raise ShapeError(explained("histogramdd", "as many coordinates along each axis", got, "pair them up"))
     edges = [histogram_bin_edges(p, b, r) for p, b, r in zip(points, each, ends, strict=True)]
     shape = tuple([e._value.shape[0] - 1 for e in edges])
     place: Tensor = as_tensor(0)

@@ -144,8 +144,8 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLi
         raise ShapeError(explained("searchsorted", "one dimension", table._value.type, "ravel it"))
     if sorter is not None:
         order = as_tensor(sorter)._value
-        if order.shape != table._value.shape:
-            expected = f"a sorter of shape {table._value.shape}"
+        if order.shape != table._value.shape or not order.dtype.is_integer:
+            expected = f"a sorter of integers, of shape {table._value.shape}"
             raise ShapeError(explained("searchsorted", expected, order.type, "pass lg.argsort(a)"))
         table = take(table, sorter, axis=0)
     count, shape = table._value.shape[0], keys._value.shape

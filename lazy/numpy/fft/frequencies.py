@@ -29,7 +29,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = N
     >>> lg.fft.fftfreq(4, 0.25)
     Tensor([ 0.,  1., -2., -1.], dtype=float64)
     """
-    count = length("fftfreq", n, 1)
+    count = length("fftfreq", n, None)
     return _numbered(roll(arange(-(count // 2), (count - 1) // 2 + 1), -(count // 2)), count, d, dtype, device)
 
 
@@ -40,7 +40,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = 
     >>> lg.fft.rfftfreq(4, 0.25)
     Tensor([0., 1., 2.], dtype=float64)
     """
-    count = length("rfftfreq", n, 1)
+    count = length("rfftfreq", n, None)
     return _numbered(arange(count // 2 + 1), count, d, dtype, device)
 
 

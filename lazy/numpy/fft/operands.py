@@ -56,8 +56,8 @@ def axis_of(op: str, value: Value, axis: Any) -> int:
     return normal_axis(op, axis, len(value.shape))
 
 
-def length(op: str, n: Any, usual: int) -> int:
-    """How many numbers a transform takes: `n`, or as many as there are."""
+def length(op: str, n: Any, usual: int | None) -> int:
+    """How many numbers a transform takes: `n`, or as many as there are, where that is known."""
     if n is None:
         n = usual
     try:
