@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import Final
 
 from loopgrad.graph.errors import explained
@@ -12,6 +13,14 @@ PUBLIC: Final = "Options"
 FULL_PRECISION: Final = "float32"
 LANE_BYTES: Final = 11 << 14  # for the arrays of one lane, where a target has no less
 PRECISIONS: Final = (FULL_PRECISION, "tf32", "bfloat16")
+
+
+class OwnProducts(Enum):
+    """Which products of matrices a target's own kernels do, rather than a library or routine that is called."""
+
+    NONE = "none"
+    IN_LOOPS = "in programs with loops or branches"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from loopgrad.codegen.kernel.passes import optimise
-from loopgrad.codegen.options import LANE_BYTES, Options
+from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import NO_LIBRARIES, Program
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph.nodes import Graph
@@ -24,9 +24,11 @@ def build_program(
     in_order: bool = False,
     wide_products: bool = False,
     lane_bytes: int = LANE_BYTES,
+    own_products: OwnProducts = OwnProducts.NONE,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`, after the kernel passes. `libraries`: the routines that the
-    target calls a library for, and its name; `in_order`, `wide_products`, `lane_bytes`: see `schedule`."""
-    program = schedule(graph, options, frozenset(libraries), in_order, wide_products, lane_bytes)
+    target calls a library for, and its name; `in_order`, `wide_products`, `lane_bytes`, `own_products`: see
+    `schedule`."""
+    program = schedule(graph, options, frozenset(libraries), in_order, wide_products, lane_bytes, own_products)
     kernels = tuple([optimise(kernel) for kernel in program.kernels])
     return replace(program, kernels=kernels, libraries=tuple(sorted(libraries.items())))

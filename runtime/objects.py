@@ -111,7 +111,9 @@ def write(recorded: Sequence[CompiledGraph], target: str, folder: Path) -> list[
 
     suffix, made = FORMATS[target].suffix, []
     for number, one in enumerate(recorded):
-        program = build_program(one.graph, one.options, lane_bytes=FORMATS[target].lane_bytes(target))
+        form = FORMATS[target]
+        memory = form.lane_bytes(target)
+        program = build_program(one.graph, one.options, lane_bytes=memory, own_products=form.own_products)
         objects = compile_objects(program, one.options, target)
         place = folder / f"program_{number:03d}"
         _make_folder(place)

@@ -12,7 +12,7 @@ from typing import Final
 from loopgrad.codegen.objects.cpu import describe_cpu
 from loopgrad.codegen.objects.gpu import Details, describe_gpu
 from loopgrad.codegen.objects.objects import Objects
-from loopgrad.codegen.options import LANE_BYTES, Options
+from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.amdgpu.architectures import WAVEFRONT, lane_bytes
 from loopgrad.codegen.targets.amdgpu.notes import described
@@ -28,11 +28,13 @@ PORTABLE: Final = Features(fused=False, widening=False)
 
 @dataclass(frozen=True, slots=True)
 class ObjectFormat:
-    """`suffix` of the files with code; `lane_bytes` of that target for the arrays of a lane."""
+    """`suffix` of the files with code; `lane_bytes` of that target for the arrays of a lane;
+    `own_products`: which its kernels do."""
 
     suffix: str
     compile: Callable[[Program, Options, str], Objects]
     lane_bytes: Callable[[str], int] = lambda _: LANE_BYTES
+    own_products: OwnProducts = OwnProducts.NONE
 
 
 def _gpu(
@@ -47,7 +49,7 @@ def _gpu(
     def compile(program: Program, options: Options, target: str) -> Objects:
         return describe_gpu(program, options, image(target), target, passing, details)
 
-    return ObjectFormat(suffix, compile, lane_bytes)
+    return ObjectFormat(suffix, compile, lane_bytes, OwnProducts.ALL)
 
 
 FORMATS: Final[dict[str, ObjectFormat]] = {

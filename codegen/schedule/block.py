@@ -39,6 +39,7 @@ from loopgrad.codegen.schedule.partition import (
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role
+from loopgrad.codegen.schedule.shared_terms import as_sums
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import distribute, mask
@@ -52,12 +53,13 @@ Storage = Stored | int  # buffers, or the number of a program stack
 @dataclass(frozen=True, slots=True)
 class BlockRequest:
     """`targets[i]`: the buffer that output i is wanted in. `mutable`: inputs that may be overwritten once
-    they aren't read any more (a loop's carries)."""
+    they aren't read any more (a loop's carries). `inner`: the graph is a loop's or branch's."""
 
     graph: Graph
     inputs: Mapping[Value, Storage]
     targets: Sequence[ProgramBuffer | None]
     mutable: frozenset[Value] = frozenset()
+    inner: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
     refused: dict[Node, Refusal] = {}
     graph = request.graph
     while True:
-        graph, decision = _decided(rewrite_block(graph, builder.in_order, builder.wide_products), refused, builder)
+        rewritten = rewrite_block(graph, builder.in_order, builder.wide_products)
+        graph, decision = _decided(rewritten, refused, builder, request.inner)
         mark = builder.mark()
         try:
             return BlockScheduler(request, graph, decision, builder).run()
@@ -83,9 +86,11 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
             refused.update(refusal.nodes)
 
 
-def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder) -> tuple[Graph, Decision]:
+def _decided(
+    graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder, inner: bool
+) -> tuple[Graph, Decision]:
     """Decide; loops with lanes of their own that can't be in kernels are masked, products of those that are steps are
-    taken out of them, and it is decided anew."""
+    taken out of them, narrow ones that no library does become sums, and it is decided anew."""
     while True:
         decision = decide(graph, refused, builder.lane_bytes)
         laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
@@ -94,12 +99,14 @@ def _decided(graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder
             graph = mask.run(graph, laned.__contains__)
             continue
         apart = distribute.distributed(graph, decision.program.__contains__)
-        if not apart.notes:
-            _note_refusals(decision.program, "runs as a sub-program", decision, builder)
-            return graph, decision
         for note in apart.notes:
             builder.note(note)
-        graph = rewrite_block(apart.graph, builder.in_order, builder.wide_products)
+        straight = not (inner or any(node.regions for node in decision.program))
+        summed = as_sums(apart.graph) if builder.sums_products(straight) else apart.graph
+        if summed is graph:
+            _note_refusals(decision.program, "runs as a sub-program", decision, builder)
+            return graph, decision
+        graph = rewrite_block(summed, builder.in_order, builder.wide_products)
         refused.update(_still_steps(graph, decision))
 
 
@@ -391,7 +398,7 @@ class BlockScheduler:
     ) -> ScheduledBlock:
         """A region of this block as a block of its own."""
         bound = dict(zip(graph.inputs, inputs, strict=True))
-        return schedule_block(BlockRequest(graph, bound, targets, mutable), self.builder)
+        return schedule_block(BlockRequest(graph, bound, targets, mutable, inner=True), self.builder)
 
     def pushed_again(self, node: Node) -> bool:
         """Whether the stack of a pop is pushed to later in this block."""

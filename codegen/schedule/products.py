@@ -57,10 +57,10 @@ def rewrite_products(graph: Graph) -> Graph:
         if current is not node:
             env.update(zip(node.results, current.results, strict=True))
     outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Graph(graph.inputs, _without_unread(builder.nodes, outputs), outputs) if env else graph
+    return Graph(graph.inputs, without_unread(builder.nodes, outputs), outputs) if env else graph
 
 
-def _without_unread(nodes: list[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:
+def without_unread(nodes: list[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:
     """Without the transposes that products read before."""
     read = {v for node in nodes for v in node.operands}.union(outputs)
     return tuple([node for node in nodes if node.op != "transpose" or node.results[0] in read])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from loopgrad.codegen.options import LANE_BYTES, Options
+from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.sharing import KnownKernels
@@ -30,12 +30,14 @@ class ProgramBuffer:
 
 @dataclass(slots=True)
 class ProgramBuilder:
-    """Shared by the blocks of one Program. `in_order`, `wide_products`, `lane_bytes`: as of `schedule`."""
+    """Shared by the blocks of one Program. `in_order`, `wide_products`, `lane_bytes`, `own_products`: as of
+    `schedule`."""
 
     options: Options
     in_order: bool = False
     wide_products: bool = False
     lane_bytes: int = LANE_BYTES
+    own_products: OwnProducts = OwnProducts.NONE
     buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)
@@ -64,6 +66,11 @@ class ProgramBuilder:
         """A constant buffer of equal elements."""
         with np.errstate(all="ignore"):
             return self.constant(np.full(type.shape, value, type.dtype.np).tobytes(), type)
+
+    def sums_products(self, straight: bool) -> bool:
+        """Whether lanes of the target add up narrow products of a block. `straight`: of a program without steps that
+        are loops or branches."""
+        return self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight)
 
     def note(self, text: str) -> None:
         self.notes[text] = None

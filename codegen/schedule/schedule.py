@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from loopgrad.codegen.lower.context import Stored
-from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, Options
+from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
@@ -23,12 +23,14 @@ def schedule(
     in_order: bool = False,
     wide_products: bool = False,
     lane_bytes: int = LANE_BYTES,
+    own_products: OwnProducts = OwnProducts.NONE,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
     the target calls a library for; `in_order`: its lanes that meet in an element come one after the other;
     `wide_products`: its products of matrices read no 16-bit
-    floats; `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it."""
-    builder = ProgramBuilder(options, in_order, wide_products, lane_bytes)
+    floats; `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it; `own_products`: those
+    that its kernels do, of which narrow ones are sums."""
+    builder = ProgramBuilder(options, in_order, wide_products, lane_bytes, own_products)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph, library, wide_products)
     outputs: dict[Value, ProgramBuffer] = {}

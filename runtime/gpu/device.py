@@ -8,23 +8,24 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping
+from math import prod
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import LANE_BYTES, Options
+from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
-from loopgrad.graph.nodes import Graph, Noted
+from loopgrad.graph.nodes import Graph, Node, Noted
 from loopgrad.graph.primitives import factorisations, fourier
 from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
 from loopgrad.runtime.executable import Executable
-from loopgrad.runtime.gpu.driver import Driver, put, read
+from loopgrad.runtime.gpu.driver import Driver, ProductTask, put, read
 from loopgrad.runtime.gpu.executable import GpuExecutable, Revise
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
 from loopgrad.runtime.gpu.memory import GpuBuffer
@@ -115,6 +116,7 @@ class GpuDevice(ABC):
         kind = "continued program" if continued else "program"
         called = [f"{name} by {library}" for name, library in self.libraries(graph, options).items()]
         parts = (kind, key(graph).hex(), options.key(), *called, *self.environment())
+        parts = (*parts, f"own products: {self.own_products(graph, options).value}")
         known = self.cache.load(parts, ProgramRecord) if self.cache is not None else None
         if known is not None:
             return known, True
@@ -142,6 +144,14 @@ class GpuDevice(ABC):
                 found.update(self.driver.libraries(family))
         return found
 
+    def own_products(self, graph: Graph, options: Options) -> OwnProducts:
+        """Which products of matrices are our kernels' (see `LoadedProgram`): all, unless a library has one that is
+        beside all loops; those of a program with loops even then."""
+        products = [node for node in graph.nodes if node.op == "matmul"] if options.libraries else []
+        with self.driver.lock:
+            called = any(self.driver.product(_task(node, options)) for node in products)
+        return OwnProducts.IN_LOOPS if called else OwnProducts.ALL
+
     def finish(self) -> None:
         self.driver.finish()
 
@@ -157,10 +167,15 @@ class GpuDevice(ABC):
 
     def compile_artifact(self, graph: Graph, options: Options, continued: bool = False) -> Artifact[ProgramRecord]:
         """Schedule, lower and emit."""
+        program = self.program(graph, options)
+        return self.emit_continued(program, options) if continued else self.emit(program, options)
+
+    def program(self, graph: Graph, options: Options) -> Program:
+        """The graph, scheduled and lowered."""
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 
-        program = build_program(graph, options, self.libraries(graph, options), lane_bytes=self.lane_bytes())
-        return self.emit_continued(program, options) if continued else self.emit(program, options)
+        called, own = self.libraries(graph, options), self.own_products(graph, options)
+        return build_program(graph, options, called, lane_bytes=self.lane_bytes(), own_products=own)
 
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
         """The program in one of its forms; made again on demand."""
@@ -169,6 +184,13 @@ class GpuDevice(ABC):
         if stage == "graph":
             return str(graph)
         return self.compile_artifact(graph, options).texts[stage]
+
+
+def _task(product: Node, options: Options) -> ProductTask:
+    *batch, m, n = product.results[0].shape
+    factor, result = product.operands[0], product.results[0]
+    sides = (prod(batch), m, factor.shape[-1], n)
+    return ProductTask(*sides, False, False, factor.dtype, result.dtype, options.matmul_precision)
 
 
 def any_node(graph: Graph, names: Container[str]) -> bool:

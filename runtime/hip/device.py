@@ -56,11 +56,9 @@ class HipDevice(GpuDevice):
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
         if stage != "amdgpu":
             return super().stage_text(graph, options, stage)
-        from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
-        from loopgrad.codegen.targets.amdgpu.target import compile_program  # late, as above
+        from loopgrad.codegen.targets.amdgpu.target import compile_program  # late: a warm cache needs no emitter
 
-        program = build_program(graph, options, self.libraries(graph, options), lane_bytes=self.lane_bytes())
-        return compile_program(program, options, self.processor, listing=True).texts[stage]
+        return compile_program(self.program(graph, options), options, self.processor, listing=True).texts[stage]
 
 
 def update_code(processor: str, cache: DiskCache | None) -> tuple[bytes, str, int]:

@@ -361,6 +361,29 @@ def test_many_products_by_vectors_are_read_by_lanes(sim):
 
 
 @inside
+@pytest.mark.parametrize("looping", [True, False])
+def test_lanes_add_up_products_by_vectors_where_no_library_is_called(sim, looping):
+    """In loops, and where the options keep from libraries."""
+    rng = np.random.default_rng(10)
+    a, v = rng.normal(size=(1200, 1200)) / 40, rng.normal(size=1200)
+
+    def powers(a, v):
+        return lg.fori_loop(0, 3, lambda _, v: lg.tanh(a @ v), v) if looping else a @ v
+
+    before = sim.blas().cublas_calls()
+    with lg.options(libraries=looping):
+        compiled = lg.compile(powers)
+        got = np.asarray(compiled(lg.asarray(a), lg.asarray(v)))
+        domains = [kernel.domain for kernel in compiled.plan(lg.asarray(a), lg.asarray(v)).kernels]
+    assert (1200, 1200) in domains
+    assert sim.blas().cublas_calls() == before
+    wanted = a @ v
+    if looping:
+        wanted = np.tanh(a @ np.tanh(a @ np.tanh(wanted)))
+    np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-12)
+
+
+@inside
 def test_a_loop_over_products_has_the_same_bits_in_every_call(sim):
     def powers(a, n):
         return lg.fori_loop(0, n, lambda _, v: a @ v / lg.sum(v * v), a)

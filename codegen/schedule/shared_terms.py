@@ -1,0 +1,93 @@
+"""Products of a matrix and few rows or columns, as sums that many lanes share.
+
+matmul((m, k), (k, n)), m or n small   ->  sum over k of products (m, n, k), or (k, m, n) where the matrix lies so
+
+Such a product reads the matrix once, so it takes as long as reading does. Squares have no use for it, and a lane for
+each element would leave most of a device idle and read across the rows; reductions are shared out along the terms and
+read what lies side by side. The order of the terms in memory is that of the larger operand.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.schedule.products import turns, without_unread
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.types import float32, float64
+
+NARROW: Final = 8  # rows or columns from which squares are of use
+FEWEST_TERMS: Final = 64  # that lanes share out
+SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
+
+Places = dict[str, int]
+
+
+def as_sums(graph: Graph) -> Graph:
+    """Narrow products of `graph` itself as sums; its regions stay. The same graph where there are none."""
+    if not any(map(is_narrow, graph.nodes)):
+        return graph
+    builder, env = GraphBuilder(), dict[Value, Value]()
+    for node in graph.nodes:
+        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
+        builder.loc = current.loc
+        if is_narrow(current):
+            env[node.results[0]] = _summed(current, builder)
+            continue
+        builder.nodes.append(current)
+        env.update(zip(node.results, current.results, strict=True))
+    outputs = tuple([env.get(v, v) for v in graph.outputs])
+    return Graph(graph.inputs, without_unread(builder.nodes, outputs), outputs)
+
+
+def is_narrow(node: Node) -> bool:
+    """Whether it is a product with few rows or columns, and many terms."""
+    if node.op != "matmul" or {v.dtype for v in (*node.operands, *node.results)} not in ({float32}, {float64}):
+        return False
+    *batch, m, n = node.results[0].shape
+    k = node.operands[0].shape[-1]
+    return min(m, n) < NARROW and k >= FEWEST_TERMS and prod(batch) * m * n * k >= SMALLEST_WORK
+
+
+def _summed(node: Node, builder: GraphBuilder) -> Value:
+    left, right = node.operands
+    *batch, m, n = node.results[0].shape
+    sizes = {"m": m, "k": left.shape[-1], "n": n}
+    order = _order(node)
+    places = {name: len(batch) + order.index(name) for name in order}
+    shape = (*batch, *[sizes[name] for name in order])
+    factors = [_spread(v, names, places, shape, builder) for v, names in ((left, "mk"), (right, "kn"))]
+    total = builder.value("reduce_sum", builder.value("mul", *factors), axes=(places["k"],))
+    if places["m"] < places["n"]:
+        return total
+    return _exchanged(total, builder)
+
+
+def _order(node: Node) -> str:
+    """The dims of the terms as the larger operand has them."""
+    m, n = node.results[0].shape[-2:]
+    large = 0 if n <= m else 1
+    turned = turns(node.operands[large].node)
+    if turned == (large == 0):
+        return "kmn"
+    return "mnk" if large == 0 else "nmk"
+
+
+def _spread(value: Value, names: str, places: Places, shape: tuple[int, ...], builder: GraphBuilder) -> Value:
+    """An operand with those last two dims, by the dims of the terms."""
+    if places[names[0]] > places[names[1]]:
+        value, names = _exchanged(value, builder), names[::-1]
+    dims = (*range(len(shape) - 3), *[places[name] for name in names])
+    return builder.value("broadcast", value, shape=shape, dims=dims)
+
+
+def _exchanged(value: Value, builder: GraphBuilder) -> Value:
+    """Its last two dims exchanged: nothing moves where one of them is 1, or that had been done before."""
+    if value.node is not None and turns(value.node):
+        return value.node.operands[0]
+    *batch, rows, columns = value.shape
+    if 1 in (rows, columns):
+        return builder.value("reshape", value, shape=(*batch, columns, rows))
+    rank = len(value.shape)
+    return builder.value("transpose", value, perm=(*range(rank - 2), rank - 1, rank - 2))

@@ -1,0 +1,103 @@
+"""Products with few rows or columns as sums: which are, for which targets, and that they are right."""
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.interpret_program import interpret_program
+from loopgrad.codegen.options import OwnProducts
+from loopgrad.codegen.program import LaunchStep, MatmulStep
+from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.schedule.shared_terms import as_sums, is_narrow
+from loopgrad.codegen.steps import all_steps
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.region_ops import traced_for
+from loopgrad.graph.types import TensorType, float16, float32, float64, int32, int64
+
+
+def exchanged(v):
+    rank = len(v.shape)
+    return ops.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def product(batch, m, k, n, turn_left=False, turn_right=False, dtype=float64):
+    """The graph of a product whose operands may be transposed in memory."""
+
+    def program(x, y):
+        return [ops.matmul(exchanged(x) if turn_left else x, exchanged(y) if turn_right else y)]
+
+    left, right = ((k, m) if turn_left else (m, k)), ((n, k) if turn_right else (k, n))
+    return trace(program, [TensorType((*batch, *left), dtype), TensorType((*batch, *right), dtype)])[0]
+
+
+def descent():
+    def loop(n, x, y, w):
+        def body(_, w):
+            off = ops.sub(ops.tanh(ops.matmul(x, w)), y)
+            return [ops.sub(w, ops.mul(ops.matmul(exchanged(x), off), 0.01))]
+
+        return traced_for(n, [w], body)
+
+    shapes = ((519, 67), (519, 1), (67, 1))
+    return trace(loop, [TensorType((), int32), *[TensorType(shape, float64) for shape in shapes]])[0]
+
+
+def products(program):
+    return [step for step in all_steps(program.steps) if isinstance(step, MatmulStep)]
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("batch", "m", "k", "n"),
+    [((), 301, 203, 1), ((), 1, 700, 203), ((2, 3), 70, 130, 3), ((4,), 5, 501, 33), ((), 3, 20_000, 2)],
+)
+def test_sums_are_the_product(batch, m, k, n, turned, rng):
+    graph = product(batch, m, k, n, *turned)
+    program = schedule(graph, own_products=OwnProducts.ALL)
+    assert not products(program)
+    arrays = [rng.integers(-4, 5, v.shape).astype(np.float64) for v in graph.inputs]
+    np.testing.assert_array_equal(interpret_program(program, arrays)[0], interpret(graph, arrays)[0])
+
+
+@pytest.mark.parametrize(
+    ("turned", "m", "n", "terms"),
+    [((False, False), 301, 1, (301, 1, 203)), ((True, False), 301, 1, (203, 301, 1)),
+     ((False, False), 1, 301, (203, 1, 301)), ((False, True), 1, 301, (301, 1, 203))],
+)  # fmt: skip
+def test_terms_lie_as_the_matrix_does(turned, m, n, terms):
+    graph = as_sums(product((), m, 203, n, *turned))
+    (total,) = [node for node in graph.nodes if node.op == "reduce_sum"]
+    assert total.operands[0].shape == terms
+    assert not any(node.op == "transpose" for node in graph.nodes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "narrow"),
+    [((1, 1000, 100), float32, True), ((100, 1000, 7), float64, True), ((100, 1000, 8), float64, False),
+     ((1000, 63, 1), float64, False), ((1, 100, 100), float64, False), ((1, 1000, 100), float16, False),
+     ((1, 1000, 100), int64, False)],
+)  # fmt: skip
+def test_which_are(shape, dtype, narrow):
+    """Those that squares are of no use for, with terms to share out; whoever adds up other dtypes does so in lanes."""
+    graph = product((), *shape, dtype=dtype)
+    assert [is_narrow(node) for node in graph.nodes if node.op == "matmul"] == [narrow]
+    assert (as_sums(graph) is graph) != narrow
+
+
+@pytest.mark.parametrize(
+    ("own", "in_loops", "alone"), [(OwnProducts.NONE, 2, 1), (OwnProducts.IN_LOOPS, 0, 1), (OwnProducts.ALL, 0, 0)]
+)
+def test_where_a_library_is_called_it_multiplies(own, in_loops, alone, rng):
+    graph = descent()
+    program = schedule(graph, own_products=own)
+    assert len(products(program)) == in_loops
+    assert len(products(schedule(product((), 301, 203, 1), own_products=own))) == alone
+    arrays = [np.int32(3), *[rng.normal(size=v.shape) / 9 for v in graph.inputs[1:]]]
+    np.testing.assert_allclose(interpret_program(program, arrays)[0], interpret(graph, arrays)[0], rtol=1e-12)
+
+
+def test_each_term_has_a_lane():
+    program = schedule(descent(), own_products=OwnProducts.ALL)
+    launched = [program.kernels[s.kernel] for s in all_steps(program.steps) if isinstance(s, LaunchStep)]
+    assert sum(np.prod(kernel.domain) == 519 * 67 for kernel in launched) == 2 + 1  # and x is transposed once
