@@ -32,12 +32,15 @@ class NvptxAssembler(Quotients):
         return self._halves(self._value("i64", text))
 
     def nearest_bfloat(self, x: Val) -> Val:
-        """Subnormal numbers are rounded like others (tried on an H200)."""
-        narrow, word, wide = self._name(), self._name(), self._name()
+        """Subnormal numbers are rounded like others (tried on an H200). Its NaN has no sign: that is x's."""
+        narrow, word, wide, upper, bits, sign = [self._name() for _ in range(6)]
         self._put(f"{narrow} = fptrunc float {x.id} to bfloat")
         self._put(f"{word} = bitcast bfloat {narrow} to i16")
         self._put(f"{wide} = zext i16 {word} to i32")
-        return self._value("i32", f"shl i32 {wide}, 16")
+        self._put(f"{upper} = shl i32 {wide}, 16")
+        self._put(f"{bits} = bitcast float {x.id} to i32")
+        self._put(f"{sign} = and i32 {bits}, -2147483648")
+        return self._value("i32", f"or i32 {upper}, {sign}")
 
     # pieces
 
