@@ -192,8 +192,8 @@ def average(
 ) -> Any:  # fmt: skip
     """The mean over `axis`, or with weights (of x's shape, or of the axes' extents) sum(w * x) / sum(w).
 
-    With `returned` a tuple: then also the sum of the weights. Dtypes are promoted to a float one. Raises ShapeError for
-    other weights.
+    With `returned` a tuple: then also the sum of the weights. Dtypes are promoted to a float one, integers as by
+    themselves. Raises ShapeError for other weights.
 
     >>> lg.average([1.0, 2.0, 3.0], weights=[0.0, 1.0, 1.0])
     Tensor(2.5, dtype=float64)
@@ -213,7 +213,7 @@ def average(
             raise ShapeError(explained("average", f"weights that fit {shape} along axis {axis}", w._value.shape, fix))
         w = permute_dims(w, [order.index(d) for d in axes])
         w = broadcast_to(reshape(w, tuple([n if d in axes else 1 for d, n in enumerate(shape)])), shape)
-    work = float_dtype(promote(t._value.dtype, w._value.dtype))
+    work = float_dtype(promote(float_dtype(t._value.dtype), w._value.dtype))
     t, w = cast(t, work), cast(w, work)
     total = sum(w, axis=axis, keepdims=keepdims)
     result = divide(sum(multiply(t, w), axis=axis, keepdims=keepdims), total)

@@ -57,6 +57,7 @@ CASES: list[tuple[Any, ...]] = [
     ("linspace", -3.5, 3.5, 8, {"dtype": int}), ("linspace", 0, 1, 0), ("linspace", 2, 1, 1), ("linspace", 1, 1, 3),
     ("histogram", np.array([2.5, 2.5]), 4), ("histogram", np.zeros(0), 3), ("histogram", X, 3, {"range": (1.0, 1.0)}),
     ("logaddexp2", X, X.astype(np.float32)), ("average", M, {"axis": 0, "weights": np.array([1, 2, 3])}),
+    ("average", np.arange(4, dtype=np.int8), {"weights": np.arange(4, dtype=np.float16)}),
     ("repeat", X, 0), ("tile", X, 0), ("roll", X, HUGE), ("diff", X, 9), ("flip", C, {"axis": (0, -1)}),
     ("sum", C, {"axis": ()}), ("prod", np.zeros((0, 3)), {"axis": -1}), ("mean", np.zeros(0)), ("all", np.zeros(0)),
     ("cumsum", BYTES), ("argmax", ROWS, {"axis": 1}), ("argmin", BOOLS), ("ptp", SMALL),
