@@ -66,6 +66,8 @@ def softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> 
 def log_softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> Tensor:
     """The logarithm of `softmax`, without rounding to 0; minus infinity for what `where` leaves out.
 
+    Of x's shape, in a float dtype. `where` is an array of bools that broadcasts to x; raises as `softmax` does.
+
     >>> lg.nn.log_softmax([0.0, 1000.0, 2000.0], where=[True, True, False])
     Tensor([-1000.,     0.,   -inf], dtype=float64)
     """
