@@ -145,9 +145,10 @@ def _result(op: KOp, operands: list[Any]) -> Any:
 
 
 def _waste(usual: Lanes, other: Lanes) -> float:
-    """How many times as many sectors as in the other order, where that is worth changing it; else 1. For as
-    many elements: lanes that read some again, as those of overlapping windows do in the other order, need few."""
-    sectors = _count(usual, SECTOR) / _count(usual, 1) * _count(other, 1) / _count(other, SECTOR)
+    """How many times as many sectors as in the other order, where that is worth changing it; else 1. Not more than for
+    as many elements: lanes that read some again, as those of overlapping windows do in the other order, need few."""
+    again = _count(other, 1) / _count(usual, 1)
+    sectors = _count(usual, SECTOR) / _count(other, SECTOR) * min(again, 1.0)
     lines, fewest = _count(usual[:TEAM], LINE), _count(other[:TEAM], LINE)
     if sectors >= WASTE:
         return sectors
