@@ -10,7 +10,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Noted
-from loopgrad.lazy.tensor import evaluation, new_lines
+from loopgrad.lazy.tensor import new_lines
 from loopgrad.runtime.session import SESSION
 
 A = np.linspace(0.25, 3.0, 12)
@@ -44,15 +44,6 @@ LINES: dict[str, Callable[[Given], Any]] = {
     "a pad": lambda v: v.xp.pad(v.b, ((1, 2), (0, 1)), constant_values=v.n) * 2.0,
     "many pieces": lambda v: v.xp.stack([v.a[i] * v.n if i % 3 else v.a[i] - v.n for i in range(12)] * 2),
 }
-
-
-@pytest.fixture
-def usual(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The evaluations that took the usual way."""
-    found: list[Any] = []
-    run = evaluation._run
-    monkeypatch.setattr(evaluation, "_run", lambda *asked: found.append(asked) or run(*asked))
-    return found
 
 
 @pytest.mark.parametrize("line", LINES)

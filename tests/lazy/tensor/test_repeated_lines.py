@@ -48,15 +48,6 @@ LINES: dict[str, Callable[[Given], Any]] = {
 }
 
 
-@pytest.fixture
-def usual(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The evaluations that took the usual way."""
-    found: list[Any] = []
-    run = evaluation._run
-    monkeypatch.setattr(evaluation, "_run", lambda *asked: found.append(asked) or run(*asked))
-    return found
-
-
 def test_lines_that_come_again(usual: list[Any]) -> None:
     rng = np.random.default_rng(0)
     for again in range(8):
