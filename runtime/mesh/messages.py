@@ -71,9 +71,9 @@ class Messages:
         """What all processes have to give, a row each. Raises what keeps them from going on."""
         if self._history.over:
             raise self._alone()
-        own = (HEADER.pack(GOING, self._program, self._call, step, length) + data).ljust(MESSAGE, b"\0")
-        rows = self._communicator.gather(np.frombuffer(own, np.uint8))
-        if not agreed(rows, own[:AGREED]):
+        own = packed(Head(GOING, self._program, self._call, step, length), data)
+        rows = self._communicator.gather(own)
+        if not agreed(rows, own[:AGREED].tobytes()):
             self._differ(rows)
         return rows[:, HEADER.size :]
 
