@@ -67,14 +67,15 @@ class GraphBuilder:
 Rewrite = Callable[[Node, GraphBuilder], Sequence[Value] | None]
 
 
-def rebuild(graph: Graph, rewrite: Rewrite) -> Graph:
-    """`graph` with `rewrite` applied to every node of it and of its regions, innermost first."""
+def rebuild(graph: Graph, rewrite: Rewrite, inner: bool = True) -> Graph:
+    """`graph` with `rewrite` applied to every node of it and of its regions, innermost first; without `inner` regions
+    stay."""
     builder = GraphBuilder()
     env: dict[Value, Value] = {}
     changed = False
     for node in graph.nodes:
         operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
-        regions = tuple([rebuild(r, rewrite) for r in node.regions]) if node.regions else ()
+        regions = tuple([rebuild(r, rewrite) for r in node.regions]) if inner and node.regions else node.regions
         current = renewed(node, operands, regions)
         builder.loc, builder.original = current.loc, node
         results = rewrite(current, builder)

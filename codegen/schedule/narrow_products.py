@@ -10,12 +10,13 @@ in float32. What was cast may have been moved since: transposed, reshaped, repea
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.primitives import ARRANGING
-from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import DType, float32
 
 
@@ -25,22 +26,18 @@ def narrow_products(graph: Graph) -> Graph:
         return graph
     uses = Counter([v for node in graph.nodes for v in node.operands])
     uses.update(graph.outputs)
-    builder, env = GraphBuilder(), dict[Value, Value]()
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
-        builder.loc = current.loc
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        before = builder.original
+        assert before is not None
         made = None
-        if node.op == "matmul" and _narrow(node):
-            made = builder.value("matmul", *[_source(v, builder) for v in current.operands], dtype=float32)
-        elif node.op == "cast" and uses[node.operands[0]] == 1:
-            made = _rounded(current, builder)
-        if made is not None:
-            env[node.results[0]] = made
-            continue
-        builder.nodes.append(current)
-        if current is not node:
-            env.update(zip(node.results, current.results, strict=True))
-    return dce.run(Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs])))
+        if node.op == "matmul" and _narrow(before):
+            made = builder.value("matmul", *[_source(v, builder) for v in node.operands], dtype=float32)
+        elif node.op == "cast" and uses[before.operands[0]] == 1:
+            made = _rounded(node, builder)
+        return None if made is None else [made]
+
+    return dce.run(rebuild(graph, rewrite, inner=False))
 
 
 def _narrow(node: Node) -> bool:

@@ -9,10 +9,11 @@ the last two dims                                    ->  the later one is the ea
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import DType, float32, float64, sum_dtype
 
 SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a call
@@ -33,34 +34,30 @@ def rewrite_products(graph: Graph) -> Graph:
     if not any(node.op == "matmul" for node in graph.nodes):
         return graph
     held = _only_transposed(graph)
-    builder, env, transposed = GraphBuilder(), dict[Value, Value](), dict[tuple[Value, tuple[int, ...]], Value]()
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
-        builder.loc = current.loc
-        if node.op == "matmul" and node.results[0] in held:
-            env[node.results[0]] = current.results[0]  # its transpose is made in its place
-            continue
+    transposed: dict[tuple[Value, tuple[int, ...]], Value] = {}
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        before = builder.original
+        assert before is not None
+        if node.op == "matmul" and before.results[0] in held:
+            return node.results  # its transpose is made in its place
         if node.op == "matmul":
-            operands = [_shared(v, builder, transposed) for v in current.operands]
-            made = builder.value("matmul", *operands, **node.attrs) if operands != list(current.operands) else None
-        elif node.op == "transpose" and node.operands[0] in held:
-            product = current.operands[0].node
+            operands = [_shared(v, builder, transposed) for v in node.operands]
+            return None if operands == list(node.operands) else [builder.value("matmul", *operands, **node.attrs)]
+        if node.op == "transpose" and before.operands[0] in held:
+            product = node.operands[0].node
             assert product is not None
             left, right = product.operands
-            made = builder.value("matmul", _turned(right, builder), _turned(left, builder), **product.attrs)
-        else:
-            made = None
-        if made is not None:
-            env[node.results[0]] = made
-            continue
-        builder.nodes.append(current)
-        if current is not node:
-            env.update(zip(node.results, current.results, strict=True))
-    outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Graph(graph.inputs, without_unread(builder.nodes, outputs), outputs) if env else graph
+            return [builder.value("matmul", _turned(right, builder), _turned(left, builder), **product.attrs)]
+        return None
+
+    rebuilt = rebuild(graph, rewrite, inner=False)
+    if rebuilt is graph:
+        return graph
+    return Graph(graph.inputs, without_unread(rebuilt.nodes, rebuilt.outputs), rebuilt.outputs)
 
 
-def without_unread(nodes: list[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:
+def without_unread(nodes: Sequence[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:
     """Without the transposes that products read before."""
     read = {v for node in nodes for v in node.operands}.union(outputs)
     return tuple([node for node in nodes if node.op != "transpose" or node.results[0] in read])

@@ -14,7 +14,7 @@ from typing import Final
 
 from loopgrad.codegen.schedule.products import turns, without_unread
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import float32, float64
 
 NARROW: Final = 8  # rows or columns from which squares are of use
@@ -28,17 +28,8 @@ def as_sums(graph: Graph) -> Graph:
     """Narrow products of `graph` itself as sums; its regions stay. The same graph where there are none."""
     if not any(map(is_narrow, graph.nodes)):
         return graph
-    builder, env = GraphBuilder(), dict[Value, Value]()
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
-        builder.loc = current.loc
-        if is_narrow(current):
-            env[node.results[0]] = _summed(current, builder)
-            continue
-        builder.nodes.append(current)
-        env.update(zip(node.results, current.results, strict=True))
-    outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Graph(graph.inputs, without_unread(builder.nodes, outputs), outputs)
+    summed = rebuild(graph, lambda node, b: [_summed(node, b)] if is_narrow(node) else None, inner=False)
+    return Graph(graph.inputs, without_unread(summed.nodes, summed.outputs), summed.outputs)
 
 
 def is_narrow(node: Node) -> bool:
