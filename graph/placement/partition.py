@@ -38,7 +38,7 @@ from loopgrad.graph.placement.places import (
     is_reduced,
     meets,
 )
-from loopgrad.graph.placement.sums import Partial, resized
+from loopgrad.graph.placement.sums import Counts, Partial, resized
 from loopgrad.graph.primitives import NULLARY, PRIMITIVES
 from loopgrad.graph.primitives.collectives import TOKEN, columns
 from loopgrad.graph.rebuild import GraphBuilder
@@ -71,12 +71,13 @@ class MeshPartition:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What a collective is to make whole: rows of this process (of a total and its rest, if both travel), how many each
-    process has, what all rows make (`combine`), and the result of that (`finish`). `added`: the engine adds the rows
-    up, of which there is one. `by_element`: each element of a row is combined with those of other rows only."""
+    """What a collective is to make whole: rows of this process (of totals and of their rests, if both travel), how many
+    of these and those each process has, what all rows make (`combine`), and the result of that (`finish`). `added`: the
+    engine adds the rows up, of which there is one. `by_element`: each element of a row is combined with those of other
+    rows only."""
 
     rows: Partial
-    counts: tuple[int, ...]
+    counts: Counts
     combine: Callable[[Partial], Value]
     result: Value
     added: bool = False
@@ -86,7 +87,8 @@ class Meeting:
     @property
     def bytes(self) -> int:
         """Of the rows of all processes, where all gather them."""
-        return sum([sum(self.counts) * prod(v.shape[1:]) * v.dtype.itemsize for v in self.rows])
+        pairs = zip(self.rows, self.counts, strict=True)
+        return sum([sum(counts) * prod(v.shape[1:]) * v.dtype.itemsize for v, counts in pairs])
 
     def sent(self, size: int) -> int:
         """The bytes of the rows of all of so many processes."""
@@ -273,7 +275,7 @@ class GraphPartition:
         counts = tuple([len(columns(prod(shape), rank, size)) for rank in range(size)])
         mine = (meeting.combine(rows),)
         combine = lambda parts: self._shaped(parts, shape)  # noqa: E731
-        return replace(meeting, rows=mine, counts=counts, combine=combine, by_element=False)
+        return replace(meeting, rows=mine, counts=(counts,), combine=combine, by_element=False)
 
     def _shaped(self, parts: Partial, shape: tuple[int, ...]) -> Value:
         (flat,) = parts
@@ -292,7 +294,7 @@ class GraphPartition:
         self.partition.collectives += 1
         attrs: dict[str, Any] = {"final": False, "number": self.partition.collectives}
         if op != "all_sum":
-            attrs |= {"counts": tuple([m.counts for m in meetings for _ in m.rows]), "part": self.part.rank}
+            attrs |= {"counts": tuple([counts for m in meetings for counts in m.counts]), "part": self.part.rank}
         return tuple([row for m in meetings for row in m.rows]), attrs
 
     # ---- values

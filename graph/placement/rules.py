@@ -192,7 +192,7 @@ def _position(walk: GraphPartition, node: Node, place: Place) -> None:
         return b.value("reduce_sum", kept, axes=(0,))
 
     counts = tuple([int(bool(part.of(rank).lanes(n))) for rank in range(part.size)])
-    walk.meet(Meeting(rows, counts, combined, result), node)
+    walk.meet(Meeting(rows, (counts, counts), combined, result), node)
 
 
 def _only(partial: sums.Partial) -> Value:
@@ -217,7 +217,7 @@ def _met_exactly(walk: GraphPartition, node: Node, own: Value, combine: str) -> 
         return total
 
     row = b.value("reshape", own, shape=(1, *own.shape))
-    walk.meet(Meeting((row,), (1,) * size, combined, result, by_element=True), node)
+    walk.meet(Meeting((row,), ((1,) * size,), combined, result, by_element=True), node)
 
 
 def _combination(walk: GraphPartition, like: Value, combine: str) -> sums.Combination:
@@ -235,7 +235,8 @@ def _met_by_shards(
         shards = tuple([sums.without(walk.builder, v, 1 + axis) for v in combination.tree(shards, 1 + axis)])
     else:
         shape = shards[0].shape
-        shards = combination.nothing((*shape[: 1 + axis], *shape[2 + axis :]), shards[0])
+        nothing = combination.nothing((*shape[: 1 + axis], *shape[2 + axis :]), shards[0])
+        shards = nothing if shard_extent(n) > 1 else nothing[: len(partial)]  # as where there are shards
     _met_rows(walk, node, shards, n, combination, narrow)
 
 
@@ -247,7 +248,7 @@ def _met_rows(
 
 
 def _met(
-    walk: GraphPartition, node: Node, rows: sums.Partial, n: int, combination: sums.Combination, narrow: str | None
+    walk: GraphPartition, node: Node, rows: sums.SubtreeRows, n: int, combination: sums.Combination, narrow: str | None
 ) -> None:
     """One row for each of this process' largest subtrees, which all processes combine."""
     b, part = walk.builder, walk.part
@@ -257,8 +258,7 @@ def _met(
         total = combination.whole(gathered, n, part)
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
-    counts = tuple([len(part.of(rank).subtrees(n)) for rank in range(part.size)])
-    walk.meet(Meeting(rows, counts, combined, result, by_element=True), node)
+    walk.meet(Meeting(rows.own, rows.counts, combined, result, by_element=True), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:
@@ -292,8 +292,7 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
             cut = [sums.one_shard(b, v, rank - 1 - i, n, part, shard) for i, v in enumerate((left, right))]
             return (b.value("reshape", b.value("matmul", *cut, **node.attrs), shape=(1, *result.shape)),)
 
-        nothing = plain.nothing((0, *result.shape), left)
-        _met(walk, node, plain.rows_one_by_one(product, n, part, nothing), n, plain, None)
+        _met(walk, node, plain.rows_one_by_one(product, n, part, TensorType(result.shape, left.dtype)), n, plain, None)
         return
     shards = [sums.sharded(b, v, rank - 1 - i, n, part) for i, v in enumerate((left, right))]
     # the shard's lanes are at axis 1 + rank - 1 of the left, 1 + rank - 2 of the right, as a product has them
@@ -315,7 +314,7 @@ def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
         return rows if axis == 0 else b.value("transpose", rows, perm=tuple(back))
 
     counts = walk.part.each(node.results[0].shape[axis])
-    walk.meet(Meeting((rows,), counts, combined, node.results[0]), node)
+    walk.meet(Meeting((rows,), (counts,), combined, node.results[0]), node)
 
 
 def _only_lane(walk: GraphPartition, node: Node, place: Place) -> None:
@@ -329,7 +328,7 @@ def _only_lane(walk: GraphPartition, node: Node, place: Place) -> None:
     def combined(gathered: sums.Partial) -> Value:
         return b.value("reshape", *gathered, shape=result.shape)
 
-    walk.meet(Meeting((rows,), walk.part.each(1), combined, result), node)
+    walk.meet(Meeting((rows,), (walk.part.each(1),), combined, result), node)
 
 
 # ---- scatters

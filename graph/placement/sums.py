@@ -7,7 +7,8 @@ that are its own; all processes combine these in the same way.
     ten lanes, as shards of one, of two processes:   ((01)(23)) 4 | 5 (67) (89)   handed on: 2 and 3 rows
 
 Sums of floats are compensated, as everywhere (`codegen/math/compensated.py`): a total and a rest, which collects what
-additions lose by Knuth's sum of two, exact for any operands; both are handed on, and added when all shards are.
+additions lose by Knuth's sum of two, exact for any operands; both are handed on, and added when all shards are. What
+wasn't added up of anything has lost nothing, and no rest is handed on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ from loopgrad.graph.types import TensorType
 WAYS: Final = 16  # that a stage of a tree combines at once
 NEIGHBOURS: Final = 64  # rows that one kernel combines, pair by pair
 Partial = tuple[Value, ...]  # what some elements make: one value, or a total and its rest
+Counts = tuple[tuple[int, ...], ...]  # of several arrays, how many rows each process has
+
+
+@dataclass(frozen=True, slots=True)
+class SubtreeRows:
+    """What processes hand on: `own` rows, of totals, and of the rests of those that have one; `counts`: how many of
+    these and those each process has."""
+
+    own: Partial
+    counts: Counts
 
 
 def resized(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
@@ -141,26 +152,40 @@ class Combination:
                 partial = tuple([without(self.b, part, axis) for part in self.tree(partial, axis)])
         return partial
 
-    def rows(self, shards: Partial, n: int, part: ProcessPart) -> Partial:
+    def rows(self, shards: Partial, n: int, part: ProcessPart) -> SubtreeRows:
         """One row for each of this process' largest subtrees, of one row a shard."""
-        own, roots, b = part.shards(n), list[Partial](), self.b
-        if not own:
-            return self.nothing((0, *shards[0].shape[1:]), shards[0])
+        own, roots = part.shards(n), list[Partial]()
         for first, height in part.subtrees(n):
             start, stop = first - own.start, min(first + (1 << height), own.stop) - own.start
-            rows = [filled(b, cut(b, v, 0, start, stop), 0, 1 << height, self.combine) for v in shards]
+            rows = [filled(self.b, cut(self.b, v, 0, start, stop), 0, 1 << height, self.combine) for v in shards]
             roots.append(self._pairwise(tuple(rows)))
-        return self._joined_rows(roots)
+        element = TensorType(shards[0].shape[1:], shards[0].dtype)
+        return self._joined_rows(roots, element, self._counts(len(shards), n, part))
 
-    def _joined_rows(self, roots: Sequence[Partial]) -> Partial:
-        columns = [list(column) for column in zip(*roots, strict=True)]
-        return tuple([c[0] if len(c) == 1 else self.b.emit("concat", c, {"axis": 0})[0] for c in columns])
+    def _counts(self, made: int, n: int, part: ProcessPart) -> Counts:
+        """How many rows each process has, of shards that are so many values. A shard alone has a rest where adding up
+        its lanes made one."""
+        heights = [[height for _, height in part.of(rank).subtrees(n)] for rank in range(part.size)]
+        totals = tuple(map(len, heights))
+        if made > 1:
+            return totals, totals
+        rests = tuple([sum([height > 0 for height in each]) for each in heights])
+        return (totals, rests) if self.compensated and any(rests) else (totals,)
+
+    def _joined_rows(self, roots: Sequence[Partial], element: TensorType, counts: Counts) -> SubtreeRows:
+        columns = [[root[i] for root in roots if i < len(root)] for i in range(len(counts))]
+        return SubtreeRows(tuple([self._joined_column(column, element) for column in columns]), counts)
+
+    def _joined_column(self, rows: Sequence[Value], element: TensorType) -> Value:
+        if not rows:
+            return self.b.const(identity(self.combine, element.dtype), TensorType((0, *element.shape), element.dtype))
+        return rows[0] if len(rows) == 1 else self.b.emit("concat", rows, {"axis": 0})[0]
 
     def rows_one_by_one(
-        self, make: Callable[[int], Partial], n: int, part: ProcessPart, nothing: Partial
-    ) -> Partial:  # fmt: skip
-        """As `rows`, of shards' rows that are made where they are added: few of them are in memory at once. `nothing`:
-        no row."""
+        self, make: Callable[[int], Partial], n: int, part: ProcessPart, element: TensorType
+    ) -> SubtreeRows:
+        """As `rows`, of shards' rows, of one value each, that are made where they are added: few of them are in memory
+        at once."""
         own = part.shards(n)
 
         def root(first: int, height: int) -> Partial | None:
@@ -172,10 +197,10 @@ class Combination:
             return left if right is None or left is None else self.kept(self.joined(left, right))
 
         roots = [found for place in part.subtrees(n) if (found := root(*place)) is not None]
-        return self._joined_rows(roots) if roots else nothing
+        return self._joined_rows(roots, element, self._counts(1, n, part))
 
     def _pairwise(self, rows: Partial) -> Partial:
-        """A power of two of rows combined, neighbours first; a total and its rest, also of one."""
+        """A power of two of rows combined, neighbours first: a total and its rest, if several are."""
         while (count := rows[0].shape[0]) > 1:
             ways = min(count, NEIGHBOURS)
             groups = [self._groups(v, ways) for v in rows]
@@ -183,8 +208,6 @@ class Combination:
             while len(parts) > 1:
                 parts = [self.joined(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             rows = parts[0] if count == ways else self.kept(parts[0])
-        if self.compensated and len(rows) == 1:
-            rows = (*rows, self.nothing(rows[0].shape, rows[0])[0])
         return rows
 
     def _groups(self, rows: Value, ways: int) -> Value:
@@ -204,8 +227,11 @@ class Combination:
         if len(places) & (len(places) - 1) == 0 and len({height for _, height in places}) == 1:
             top = tuple([b.value("reshape", v, shape=shape) for v in self._pairwise(rows)])
             return self.rounded(top)
-        for at, place in enumerate(places):
-            known[place] = tuple([b.value("reshape", cut(b, v, 0, at, at + 1), shape=shape) for v in rows])
+        columns = [[b.value("reshape", cut(b, v, 0, i, i + 1), shape=shape) for i in range(v.shape[0])] for v in rows]
+        rests = iter(columns[1] if len(rows) > 1 else ())
+        complete = len({len(column) for column in columns}) == 1
+        for place, total in zip(places, columns[0], strict=True):
+            known[place] = (total, next(rests)) if len(rows) > 1 and (complete or place[1]) else (total,)
         count = shard_count(n)
 
         def root(first: int, height: int) -> Partial | None:

@@ -289,6 +289,21 @@ def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_numbe
     assert sent[8] <= sent[4] * 1.01 <= sent[2] * 1.02 <= 1.02 * 2 * w.nbytes  # rows to their owners, their sums to all
 
 
+@pytest.mark.parametrize("lanes", [1, 2, 3, 6, 7])
+def test_lanes_that_were_not_added_up_travel_without_what_sums_lost(lanes):
+    """Rests are of sums only: two processes with a lane each give that lane, whatever other sums have."""
+    x = RNG.random((lanes, 5)) * 10.0 ** RNG.integers(-8, 8, (lanes, 5))
+    graph, sums = graph_of(lg.sum(lg.asarray(x), axis=0)), []
+    for size in (1, 2, 3, 4):
+        seen: list[int] = []
+        outputs, found, _ = run_parts(graph, (Place(0),), [x], size, seen=seen)
+        sums += _bytes(together(outputs, found))
+        joined = [[height > 0 for _, height in ProcessPart(rank, size).subtrees(lanes)] for rank in range(size)]
+        assert sum(seen) == x[0].nbytes * sum([len(each) + sum(each) for each in joined]) * (size > 1)
+    assert len(set(sums)) == 1
+    np.testing.assert_allclose(np.frombuffer(sums[0]), [math.fsum(column) for column in x.T], rtol=1e-15)
+
+
 def test_weights_are_not_copied_where_the_order_of_a_product_does_not_depend_on_rows():
     """Narrow products and others, by rows and by columns, on any number of processes, and of all rows at once."""
     device = get_device("cpu")
