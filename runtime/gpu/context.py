@@ -1,7 +1,7 @@
 """What one caller runs a Program with: a placement and bindings of its own, and the execution that suits the next run.
 
 The first run is driven by the host, as a rule: kernels with stacks are looked at as soon as they ran, known depths
-are read before. A program whose steps need no host is then recorded once, and later runs start what was recorded.
+are read before (programs whose devices exchange memory have none). A program whose steps need no host is then recorded once, and later runs start what was recorded.
 Other programs stay host-driven, in batches between the points where the host must look, and recorded pieces. On an
 H200 loops over whole tensors take twice as long host-driven, a call of one small kernel 1.3 times.
 """
@@ -51,7 +51,7 @@ class GpuContext:
 
     def _suited(self) -> type[HostDriven] | type[Recorded] | type[DeviceDecided] | type[RecordedExchange]:
         """How the next run goes."""
-        if self.program.exchanges and self._capacities.ran and memory_engine() is not None:
+        if self.program.exchanges and memory_engine() is not None:
             return RecordedExchange
         if not self._loaded.recordable or not (self._capacities.ran or self._foreseeable):
             return HostDriven

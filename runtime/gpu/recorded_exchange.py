@@ -1,8 +1,9 @@
 """Programs of a mesh without loops and branches, whose devices exchange memory: one list of commands, in which a
 collective is a library's call.
 
-A call starts with the messages of all its collectives, which bring errors: nothing can fail between them, since kernels
+A call starts with one message for all its collectives, which brings errors: nothing can fail between them, since kernels
 that may report something are in no such program. What was recorded is then started as a whole, on streams as a graph.
+So it is in the first call, too: what one process still has, another one may have forgotten.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from loopgrad.codegen.program import RoutineStep
-from loopgrad.graph.primitives.collectives import Engine, memory_engine
+from loopgrad.graph.primitives.collectives import ENGINE, Engine, memory_engine
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.gpu.driver import LibraryCall, Words
 from loopgrad.runtime.gpu.launches import Launches
@@ -82,9 +83,7 @@ class RecordedExchange:
         self._recorder.repeat()
 
     def _meet(self) -> None:
-        engine = engine_of_call()
-        for attrs in self._met:
-            engine.meet(attrs)
+        ENGINE.get().meet_once(self._met)
 
     def release(self) -> None:
         """Commands hold no memory of the run."""

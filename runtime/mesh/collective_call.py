@@ -1,11 +1,11 @@
 """The collectives of one call of a program: an engine (`graph.primitives.collectives`) over a communicator.
 
-Every collective starts with one message of fixed length from each process: whether it failed, and how; which program it
-runs and where in it; and what it has to give, where that is short. So
+Every collective starts with one short message from each process: whether it failed, and how; which program it runs and
+where in it; and what it has to give, where that is short. So
 
 - an error of one process is raised by all of them, in the same call, within the time of one collective;
 - processes that run different programs are told so, instead of waiting for each other or mixing up numbers;
-- a value and its gradient by a few parameters take one message.
+- a value and its gradient by a few parameters take one message, as do all collectives between which nothing can fail.
 
 What is longer follows in a second one; memory for it is there before the first is sent, so that nothing fails between.
 What was started goes on in another thread (`background`), as a whole; whoever meets the others next waits for it.
@@ -23,8 +23,8 @@ import numpy as np
 
 from loopgrad.graph.primitives.collectives import columns
 from loopgrad.graph.types import TensorType
-from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Exchanged, Gathered, Memory
-from loopgrad.runtime.mesh.messages import INLINE, Messages
+from loopgrad.runtime.mesh.communicator import Array, Bytes, Communicator, Exchanged, Gathered, Memory, Said
+from loopgrad.runtime.mesh.messages import HEADER, INLINE, Messages, data_of
 
 PURPOSE: Final = 8  # bytes
 
@@ -61,6 +61,10 @@ class CollectiveCall:
     """One call of the program with this `digest`. `describe`: what it is, for people. `closed`: its last message is not
     that of its last collective but one after all work, `wait(final=True)`, since that may fail too."""
 
+    _steps = 0
+    _over = False  # the last collective of the call is behind us, or somebody failed
+    _error: Exception | None = None  # of something that was started
+
     def __init__(
         self,
         communicator: Communicator,
@@ -73,10 +77,7 @@ class CollectiveCall:
         self._communicator = communicator
         self._memory = memory
         self._messages = Messages(communicator, digest, describe)
-        self._steps = 0
-        self._over = False  # the last collective of the call is behind us, or somebody failed
         self._started: dict[int, deque[Future[list[Array]]]] = {}  # by their numbers
-        self._error: Exception | None = None  # of one of these
 
     # ---- the engine
 
@@ -133,12 +134,14 @@ class CollectiveCall:
         data = packed_bytes(own)  # all memory is there before others are told that nothing is wrong
         short = max(lengths) <= INLINE
         received = np.empty(0 if short else sum(lengths), np.uint8)
-        rows = self._met(len(data), data.tobytes() if short else b"", attrs)
-        if not short:
+        messages = self._met(data.tobytes() if short else b"", attrs)
+        if short:
+            given = [np.frombuffer(said, np.uint8, n, HEADER.size) for said, n in zip(messages, lengths, strict=True)]
+        else:
             self._communicator.gather_ragged(data, lengths, received)
-        stops = np.cumsum(lengths)
-        for rank, (stop, n) in enumerate(zip(stops, lengths, strict=True)):
-            unpack(rows[rank, :n] if short else received[stop - n : stop], rank, blocks, found)
+            given = np.split(received, np.cumsum(lengths)[:-1])
+        for rank, part in enumerate(given):
+            unpack(part, rank, blocks, found)
         self._done(attrs)
         return found
 
@@ -189,7 +192,7 @@ class CollectiveCall:
     def rows(self, own: bytes) -> list[bytes]:
         """A few bytes of each process, of which all have as many."""
         assert len(own) <= INLINE, own
-        return [row[: len(own)].tobytes() for row in self._met(len(own), own)]
+        return list(map(data_of, self._met(own)))
 
     # ---- on the memory of devices
 
@@ -200,6 +203,10 @@ class CollectiveCall:
     def meet(self, attrs: Any) -> None:
         self._met(attrs=attrs)
         self._done(attrs)
+
+    def meet_once(self, collectives: Sequence[Any]) -> None:
+        self._met(attrs=collectives[0])
+        self._done(collectives[-1])
 
     def move(
         self, name: str, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
@@ -248,16 +255,16 @@ class CollectiveCall:
             self._over = True
             self._messages.failed(self._steps, error)
 
-    def _met(self, length: int = 0, data: bytes = b"", attrs: Mapping[str, Any] | None = None) -> Bytes:
-        """Every process is here, in the same collective, without an error; what each gives."""
+    def _met(self, data: bytes = b"", attrs: Mapping[str, Any] | None = None) -> Sequence[Said]:
+        """Every process is here, in the same collective, without an error; what each says."""
         which = 0 if attrs is None else attrs.get("number", 0)
         try:
-            rows = self._messages.met(which << 32 | self._steps, length, data)
+            messages = self._messages.met(which << 32 | self._steps, data)
         except Exception:
             self._over = True  # all processes know, one way or another
             raise
         self._steps += 1
-        return rows
+        return messages
 
     def _done(self, attrs: Any) -> None:
         self._over = bool(attrs["final"]) and not self._closed

@@ -7,7 +7,7 @@ the host is a `Memory` beside it (`runtime/gpu/streams/collectives.py`: NCCL, RC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -18,6 +18,8 @@ Gathered = tuple[int, int, Sequence[int]]  # the address of the own bytes, of al
 Span = tuple[int, int, int]  # to or from which process, the address, how many bytes
 Exchanged = tuple[Sequence[Span], Sequence[Span]]  # what goes, what comes; between two processes in one order
 Summed = tuple[int, int, int, DType]  # the address of the own numbers, of the sums, how many of which type
+MESSAGE: Final = 1024  # bytes of the longest
+Said = bytes | bytearray
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Array = np.ndarray[Any, Any]
 
@@ -59,8 +61,9 @@ class Communicator(Protocol):
         """Whether programs need collectives: there are other processes."""
         ...
 
-    def gather(self, message: Bytes) -> Bytes:
-        """Every process' message, a row each; all have the same length."""
+    def gather(self, message: bytes) -> Sequence[Said]:
+        """Every process' message of up to MESSAGE bytes, of any length each. Behind it there may be others, and the next
+        one comes into the same memory."""
         ...
 
     def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
@@ -120,8 +123,8 @@ class Alone:
         self.history = CallHistory()
         self.background = Background()
 
-    def gather(self, message: Bytes) -> Bytes:
-        return message[None]
+    def gather(self, message: bytes) -> Sequence[Said]:
+        return (message,)
 
     def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
         found[:] = own

@@ -232,12 +232,13 @@ class MeshExecutable(Executable):
         if program is None or program.given != list(map(_axis, buffers)):
             program = self.program(buffers, called=True)
         own = list(map(_local, buffers))
-        if not (program.met or program.fallible):
-            return list(map(MeshBuffer, program.executable.run(own), repeat(self.device), program.types, program.axes))
-        call = self.begun(program, numbers_of(buffers))
-        results = self.within(call, lambda: program.executable.run(own))
-        if program.fallible:
-            call.wait(final=True)
+        if program.met or program.fallible:
+            call = self.begun(program, numbers_of(buffers))
+            results = self.within(call, program.executable.run, own)
+            if program.fallible:
+                call.wait(final=True)
+        else:
+            results = program.executable.run(own)
         return self.shared(program, results)
 
     def begun(self, program: LocalProgram, numbers: Sequence[Any]) -> CollectiveCall:
@@ -245,14 +246,14 @@ class MeshExecutable(Executable):
         mesh, title, asked = self._mesh, program.title, program.digest
         if numbers:
             asked = blake2b(b"".join([asked, *[n.tobytes() for n in numbers]]), digest_size=PURPOSE).digest()
-        closed = program.fallible
-        return CollectiveCall(mesh.communicator, asked, lambda: with_numbers(title, numbers), mesh.memory, closed)
+        describe = lambda: with_numbers(title, numbers)  # noqa: E731
+        return CollectiveCall(mesh.communicator, asked, describe, mesh.memory, program.fallible)
 
-    def within(self, call: CollectiveCall, do: Callable[[], T]) -> T:
-        """Inside, collectives reach the other processes; they are told of an error."""
+    def within(self, call: CollectiveCall, do: Callable[..., T], *given: Any) -> T:
+        """What `do` gives. Inside, collectives reach the other processes; they are told of an error."""
         before = ENGINE.set(call)
         try:
-            return do()
+            return do(*given)
         except Exception as error:
             call.failed(error)
             raise

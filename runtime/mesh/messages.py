@@ -1,4 +1,4 @@
-"""The message of fixed length with which each process starts whatever processes do together, and what all conclude.
+"""The short message with which each process starts whatever processes do together, and what all conclude.
 
 It says whether the process goes on, has failed or has ended; which program it runs, which of its calls this is and
 where in it the process is; and has room for some bytes. All processes see the same messages, so all come to the same
@@ -17,23 +17,19 @@ from __future__ import annotations
 import builtins
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
-
-import numpy as np
+from typing import Final, NamedTuple, NoReturn
 
 from loopgrad.graph import errors
 from loopgrad.graph.errors import DeviceError, LoopgradError, explained
 from loopgrad.graph.location import describe, user_location
 from loopgrad.runtime import failures
-from loopgrad.runtime.mesh.communicator import Bytes, Communicator
+from loopgrad.runtime.mesh.communicator import MESSAGE, Communicator, Said
 
-HEADER: Final = struct.Struct("<q8sqqq")  # state, program, call, collective and how many before, bytes to give
+HEADER: Final = struct.Struct("<q8sqqq")  # state, program, call, collective and how many before, bytes that follow
 AGREED: Final = HEADER.size - 8  # what is the same on all processes where nothing is wrong
-MESSAGE: Final = 1024
 INLINE: Final = MESSAGE - HEADER.size
 GOING, FAILED, ENDED = range(3)
 MOST_LISTED: Final = 8
-FEW: Final = 16  # processes
 
 
 class ProcessError(LoopgradError, RuntimeError):
@@ -53,29 +49,31 @@ class Head(NamedTuple):
 class Messages:
     """Those of one call. `describe`: what is called, for people."""
 
+    _line: str | None = None
+
     def __init__(self, communicator: Communicator, program: bytes, describe: Callable[[], str]) -> None:
         self._communicator = communicator
         self._program = program
         self._describe = describe
-        self._history = communicator.history
-        self._line: str | None = None
-        self._history.calls += 1
-        self._call = self._history.calls
+        self._history = history = communicator.history
+        self._call = history.calls = history.calls + 1
 
     def locate(self) -> None:
         """Note the user's line: other threads, which may send messages of this call, don't see it."""
         if self._line is None:
             self._line = describe(user_location()).strip()
 
-    def met(self, step: int, length: int, data: bytes) -> Bytes:
-        """What all processes have to give, a row each. Raises what keeps them from going on."""
+    def met(self, step: int, data: bytes) -> Sequence[Said]:
+        """The messages of all processes: behind the header what each has to give. Raises what keeps them from going
+        on."""
         if self._history.over:
             raise self._alone()
-        own = packed(Head(GOING, self._program, self._call, step, length), data)
-        rows = self._communicator.gather(own)
-        if not agreed(rows, own[:AGREED].tobytes()):
-            self._differ(rows)
-        return rows[:, HEADER.size :]
+        own = HEADER.pack(GOING, self._program, self._call, step, len(data)) + data
+        messages, head = self._communicator.gather(own), own[:AGREED]
+        for said in messages:
+            if not said.startswith(head):
+                self._differ(messages)
+        return messages
 
     def failed(self, step: int, error: Exception) -> None:
         """Tell the others, who wait for this process. Several may have failed: each raises its own error."""
@@ -83,8 +81,8 @@ class Messages:
             return
         notes = [str(note) for note in getattr(error, "__notes__", ())]
         text = "\n".join([type(error).__name__, str(error), *notes]).encode()[:INLINE]
-        rows = self._communicator.gather(packed(Head(FAILED, self._program, self._call, step, len(text)), text))
-        self._noted(heads_of(rows))
+        head = Head(FAILED, self._program, self._call, step, len(text))
+        self._noted(heads_of(self._communicator.gather(HEADER.pack(*head) + text)))
 
     def _noted(self, heads: Sequence[Head]) -> None:
         """After what went wrong, calls are counted from the same number on."""
@@ -93,17 +91,18 @@ class Messages:
         if ended:
             self._history.over = f"process {ended[0]} of {len(heads)} has ended its program"
 
-    def _differ(self, rows: Bytes) -> None:
-        heads = heads_of(rows)
+    def _differ(self, messages: Sequence[Said]) -> NoReturn:
+        heads = heads_of(messages)
         self._noted(heads)
         for rank, head in enumerate(heads):
             if head.state == FAILED:
-                raise error_of(rows[rank, HEADER.size :][: head.length].tobytes(), rank, len(heads))
+                raise error_of(data_of(messages[rank]), rank, len(heads))
         if self._history.over:
             raise self._alone()
-        said = self._own().encode()[:MESSAGE].ljust(MESSAGE, b"\0")
-        texts = self._communicator.gather(np.frombuffer(said, np.uint8))
-        found = "\n".join(_by_text([row.tobytes().rstrip(b"\0").decode(errors="replace") for row in texts]))
+        text = self._own().encode()[:INLINE]
+        head = Head(GOING, self._program, self._call, 0, len(text))
+        texts = [data_of(said) for said in self._communicator.gather(HEADER.pack(*head) + text)]
+        found = "\n".join(_by_text([text.decode(errors="replace") for text in texts]))
         raise DeviceError(
             "mesh: expected all processes to call the same programs in the same order, got different ones:\n"
             f"{found}\n"
@@ -124,20 +123,13 @@ class Messages:
         return f"call {self._call}{before}: {self._describe()}" + (f"\n    {where}" if where else "")
 
 
-def agreed(rows: Bytes, head: bytes) -> bool:
-    """Whether all messages begin so. Of few processes one by one: NumPy's calls take longer than two messages."""
-    if len(rows) <= FEW:
-        said = rows.tobytes()
-        return all(said.startswith(head, at) for at in range(0, len(said), MESSAGE))
-    return bool((rows[:, : len(head)] == np.frombuffer(head, np.uint8)).all())
+def heads_of(messages: Sequence[Said]) -> list[Head]:
+    return [Head(*HEADER.unpack_from(said)) for said in messages]
 
 
-def packed(head: Head, data: bytes) -> Bytes:
-    return np.frombuffer((HEADER.pack(*head) + data).ljust(MESSAGE, b"\0"), np.uint8)
-
-
-def heads_of(rows: Bytes) -> list[Head]:
-    return [Head(*HEADER.unpack_from(row)) for row in rows]
+def data_of(message: Said) -> bytes:
+    """What it gives behind its header."""
+    return bytes(message[HEADER.size : HEADER.size + Head(*HEADER.unpack_from(message)).length])
 
 
 def ended(communicator: Communicator) -> None:
@@ -145,7 +137,7 @@ def ended(communicator: Communicator) -> None:
     history = communicator.history
     if not history.over:
         history.over = "this process has ended its program"
-        communicator.gather(packed(Head(ENDED, b"", history.calls, 0, 0), b""))
+        communicator.gather(HEADER.pack(*Head(ENDED, b"", history.calls, 0, 0)))
 
 
 def _by_text(texts: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from loopgrad.runtime.gpu.pieces import RecordedPiece
 from loopgrad.runtime.gpu.streams.collectives import ID_BYTES, Library, StreamCollectives, joined
 from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
-from loopgrad.runtime.mesh.messages import FAILED, HEADER, Head, packed
+from loopgrad.runtime.mesh.messages import FAILED, HEADER, Head
 from tests.simulator.device import SimulatorDevice
 
 
@@ -176,12 +176,26 @@ def test_calls_at_the_same_addresses_are_repeated_with_their_collectives(
         assert (library.names().count("repeat") > 0) == (wanted > 0)
     (device,) = [MAKERS["mesh:library"]()]
     x, whole = lg.shard(values, mesh), device.communicator.gather
-    failed = packed(Head(FAILED, b"", 0, 0, 19), b"MemoryError\nno room")
-    device.communicator.gather = lambda _: failed[None]
+    failed = HEADER.pack(*Head(FAILED, b"", 0, 0, 19)) + b"MemoryError\nno room"
+    device.communicator.gather = lambda _: [failed]
     with pytest.raises(MemoryError, match="no room"):
         program(x, 2.0)
     device.communicator.gather = whole
     np.testing.assert_allclose(float(program(x, 2.0)[0]), 2.0 * np.sin(values).sum())
+
+
+def test_all_collectives_of_a_call_take_one_message(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can fail between them; in the first call as in later ones: other processes may know the program."""
+    _, mesh, by_host = meshes
+    centred = lg.compile(lambda x: lg.sum(lg.sin(x - lg.pmean(lg.cos(x)))))
+    values = np.linspace(0.1, 2.0, 40)
+    for where, messages in ((mesh, 1), (by_host, 2)):
+        communicator, sent, x = MAKERS[where.device]().communicator, [], lg.shard(values, where)
+        usual = communicator.gather
+        monkeypatch.setattr(communicator, "gather", lambda said, u=usual, sent=sent: (sent.append(said), u(said))[1])
+        for call in range(1, 4):
+            np.testing.assert_allclose(float(centred(x)), np.sin(values - np.cos(values).mean()).sum())
+            assert len(sent) == call * messages
 
 
 def test_large_results_are_gathered_where_devices_exchange_memory(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +250,9 @@ class Several(Alone):
         self.changed = changed
 
     def gather(self, message: Any) -> Any:
-        other = message.copy()
+        other = np.frombuffer(message, np.uint8).copy()
         other[HEADER.size :][self.changed] ^= 1
-        return np.stack([message, other])
+        return [message, other.tobytes()]
 
 
 def test_who_has_no_library_or_shares_a_device_goes_through_the_host() -> None:

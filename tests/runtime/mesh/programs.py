@@ -15,6 +15,7 @@ import numpy as np
 
 import loopgrad as lg
 from loopgrad.graph.placement import overlap, partition
+from loopgrad.lazy.mesh.meshes import mesh_device
 from loopgrad.runtime.cpu.device import CpuDevice
 from loopgrad.runtime.cpu.executable import CpuExecutable
 from tests.graph.placement import test_partition
@@ -201,6 +202,29 @@ def errors(mesh: lg.Mesh) -> dict[str, str]:
     return found
 
 
+def broken_off(mesh: lg.Mesh) -> dict[str, str]:
+    """Ctrl-C while one process waits for the others: it has sent what they need, and the next call finds it in step."""
+    x, total = lg.shard(np.arange(8.0), mesh), lg.compile(lambda x: lg.sum(x))
+    found, broken = {"before": digest(total(x))}, "KeyboardInterrupt"
+    if mesh.size > 1:
+        from loopgrad.runtime.mesh import mpi  # late: only where there is a launcher
+
+        def interrupt(_: Any) -> None:
+            raise KeyboardInterrupt
+
+        engine: Any = mesh_device(mesh).communicator
+        (crowded, engine._crowded), (wait, mpi._await) = (engine._crowded, True), (mpi._await, interrupt)
+        try:
+            if mesh.rank == 0:
+                broken = digest(total(x))
+        except KeyboardInterrupt:
+            pass
+        engine._crowded, mpi._await = crowded, wait
+        if mesh.rank:
+            assert digest(total(x)) == found["before"]
+    return {**found, "broken off": broken, "in step afterwards": digest(total(x))}
+
+
 def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
     """What was saved by one process, or by so many as there are, is read by these, and whole; all raise errors."""
     path = folder / "tree.npz"
@@ -237,6 +261,11 @@ def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
 
 
 def main(folder: Path, differ: bool) -> None:
+    """`differ`: with calls that differ in the end, and messages as many processes send them."""
+    if differ:
+        from loopgrad.runtime.mesh import mpi  # late: only where there is a launcher
+
+        mpi.FEW = 1  # type: ignore[misc]
     small = lg.mesh("interpreter")
     found: dict[str, Any] = {**results_of_cases(small, list(CASES)[::2], 5), **results_of_cases(small, CASES, 130)}
     found.update(dtypes(small))
@@ -245,6 +274,7 @@ def main(folder: Path, differ: bool) -> None:
     gpus, library = gpu_mesh()
     if not differ:
         found["large"] = large_results(gpus, library)
+        found["broken off"] = broken_off(mesh)
     found.update(replayed_on_gpus(gpus))
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))

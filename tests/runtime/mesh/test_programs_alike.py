@@ -6,11 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import pytest
 
 import loopgrad as lg
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
-from loopgrad.runtime.mesh.messages import AGREED, FEW, MESSAGE, agreed
 from loopgrad.runtime.session import SESSION
 from tests.runtime.mesh import random_meshes
 from tests.runtime.mesh.thread_processes import Room, ThreadCommunicator, on_threads
@@ -153,15 +151,3 @@ def test_bits_do_not_depend_on_where_collectives_stand() -> None:
         expected = lg.tree.leaves(program(*[lg.asarray(a, device="interpreter") for a in (rows, p)]))
         for value, reference in zip(each[0], expected, strict=True):
             np.testing.assert_allclose(value, np.asarray(reference), rtol=1e-10, atol=1e-14)
-
-
-@pytest.mark.parametrize("count", [1, 3, FEW + 1])
-def test_one_message_that_begins_otherwise_is_noticed(count):
-    head = bytes(range(AGREED))
-    rows = np.random.default_rng(0).integers(0, 256, (count, MESSAGE), np.uint8)
-    rows[:, :AGREED] = np.frombuffer(head, np.uint8)
-    assert agreed(rows, head)
-    for rank, byte in ((0, 0), (count - 1, AGREED - 1)):
-        other = rows.copy()
-        other[rank, byte] ^= 1
-        assert not agreed(other, head)

@@ -16,7 +16,7 @@ import numpy as np
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime import devices
 from loopgrad.runtime.mesh.background import Background
-from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory
+from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory, Said
 from loopgrad.runtime.mesh.device import MeshDevice
 
 LONGEST: Final = 120.0  # seconds that a thread waits for the others, who may compile on a busy machine
@@ -53,9 +53,9 @@ class ThreadCommunicator:
         self.background = Background()
         self.met = 0
 
-    def gather(self, message: Bytes) -> Bytes:
+    def gather(self, message: bytes) -> Sequence[Said]:
         self.met += 1
-        return np.stack(self._room.exchanged(self.rank, message.copy()))
+        return self._room.exchanged(self.rank, message)
 
     def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
         each = self._room.exchanged(self.rank, own.copy())
