@@ -28,6 +28,7 @@ class CudaApi:
     """Implements `StreamApi`. `stream`, `context` are handles as integers, for other libraries."""
 
     group_limit = MOST_GROUPS
+    graph_size = 1
 
     def __init__(self, position: int) -> None:
         self.cuda = cuda = loaded_driver()

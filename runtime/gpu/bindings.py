@@ -37,6 +37,10 @@ class Bindings:
         self.peaks = [0] * len(self.program.stacks)
         self._arena: Allocation | None = None
         self._leaving = frozenset(self.program.outputs)
+        own = [*self.program.inputs, *[slot for slot, _ in placement.own]]
+        self._places = np.array([SLOTS + slot for slot in own], np.intp)
+        self._in_arena = np.array([symbol for symbol, _ in placement.offsets], np.intp)
+        self._offsets = np.array([offset for _, offset in placement.offsets], np.uint64)
 
     def prepare(
         self,
@@ -49,9 +53,7 @@ class Bindings:
         program, placement, owners, symbols = self.program, self._placement, self.owners, self.symbols
         if placement.arena_size and self._arena is None:
             self._arena = self._driver.take(placement.arena_size) if arena is None else arena
-            base = self._arena.address
-            for symbol, offset in placement.offsets:
-                symbols[symbol] = base + offset
+            symbols[self._in_arena] = self._offsets + np.uint64(self._arena.address)
         for slot, allocation in zip(program.inputs, inputs, strict=True):
             owners[slot] = allocation
             symbols[SLOTS + slot] = allocation.address
@@ -63,6 +65,14 @@ class Bindings:
             if own is None or slot in self._leaving:
                 owners[slot] = own = given.get(slot) or self._driver.take(size)
             symbols[SLOTS + slot] = own.address
+
+    def move(self, addresses: Sequence[int]) -> None:
+        """Let the arrays lie at these addresses: the inputs, slots with memory of their own, the arena where there is
+        one. Constants lie where they did in an earlier run."""
+        known = np.array(addresses, np.uint64)
+        self.symbols[self._places] = known[: len(self._places)]
+        if self._placement.arena_size:
+            self.symbols[self._in_arena] = self._offsets + known[-1]
 
     def bind(self, slot: int, allocation: Allocation) -> Allocation | None:
         """Let the slot be this memory. The memory that it was, which must live until what was recorded has run."""

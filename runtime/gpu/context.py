@@ -113,6 +113,13 @@ class GpuContext:
         assert isinstance(self._execution, Recorded | RecordedExchange)
         self._execution.repeat()
 
+    def move(self, addresses: Sequence[int]) -> None:
+        """Start what was recorded, of a program without stacks: its arrays lie at these addresses (as of Bindings). Who
+        calls holds the memory; as does the device's lock."""
+        assert isinstance(self._execution, Recorded)
+        self._work.bindings.move(addresses)
+        self._execution.start()
+
     def _abandon(self) -> None:
         """After a failure: nothing of the run stays."""
         self._execution = None

@@ -1,9 +1,9 @@
-"""Calls that need nothing of the host but addresses: the commands of a call whose arrays lay at the same places are
-started once more, as they are.
+"""Calls that need nothing of the host but addresses: commands that were recorded are started once more.
 
 That is so for programs without loops and branches over whole arrays and without checks. Arrays that a script makes and
-drops in turn come back to a few sets of addresses, and each set has commands and tables of its own, so that nothing is
-written or sent. A script that keeps its results asks for new addresses all the time: then calls go the ordinary way.
+drops in turn come back to a few sets of addresses, and a set that came back has commands and tables of its own, so that
+nothing is written or sent. A script that keeps its results asks for new addresses all the time: one context serves all
+those, and its tables are sent before its commands start.
 
 Stacks inside kernels lie in a heap, one more address, as long as none grows. Such calls are entered in the ledger
 (`runtime.gpu.ledger`). If it has one done again, for whatever addresses, the commands of that one are given up.
@@ -23,11 +23,11 @@ from loopgrad.runtime.gpu.capacities import Capacities
 from loopgrad.runtime.gpu.context import GpuContext
 from loopgrad.runtime.gpu.ledger import Ledger
 from loopgrad.runtime.gpu.loaded_program import LoadedProgram
-from loopgrad.runtime.gpu.memory import Allocation
+from loopgrad.runtime.gpu.memory import Allocation, piece
 
-SETS: Final = 4  # of addresses, each with commands of its own
-MISSES: Final = 16  # in a row, after which as many calls don't look
-PAUSE: Final = 256
+SETS: Final = 8  # of addresses, each with commands of its own
+REMEMBERED: Final = 32  # sets that came lately and have none
+RECORDING: Final = 64  # calls that repeat commands make up for recording some in the place of others
 
 
 class DirectCalls:
@@ -36,17 +36,21 @@ class DirectCalls:
     def __init__(self, loaded: LoadedProgram, capacities: Capacities) -> None:
         program = loaded.program
         self._loaded, self._capacities = loaded, capacities
-        self._take = loaded.driver.take
+        self._take = loaded.driver.take_each
         self._made = _made(program)
-        self._sizes = [program.slots[slot].type.nbytes for slot in self._made]
+        self._arena = bool(program.arena.size)
+        arena = [program.arena.size] if self._arena else []
+        self._pieces = [piece(size) for size in (*[program.slots[slot].type.nbytes for slot in self._made], *arena)]
         self._order = [self._made.index(slot) for slot in program.outputs]
-        self._arena = program.arena.size
         self.has_stacks = program.kernel_stacks
         self._meets = program.exchanges
         self.heap_bytes = 0  # of the stacks, once a call has had them
         self._version = -1  # of the capacities that the commands are for
         self._known: dict[tuple[int, ...], GpuContext] = {}
-        self._misses = 0
+        self._strange: dict[tuple[int, ...], None] = {}  # sets of addresses that came lately, the latest last
+        self._moving: GpuContext | None = None  # for any addresses
+        self._where: tuple[int, ...] = ()  # it was in the last call that it served
+        self._repeated = 0  # calls, less RECORDING for each set of commands that took another's place
 
     @staticmethod
     def suit(loaded: LoadedProgram, capacities: Capacities) -> bool:
@@ -60,33 +64,29 @@ class DirectCalls:
     def run(self, inputs: Sequence[Allocation], ledger: Ledger | None) -> list[Allocation] | None:
         """The results' memory, of a call that is entered in the ledger if one is given; None where the call has to go
         the ordinary way."""
-        if self._misses >= MISSES:
-            self._misses += 1
-            if self._misses < MISSES + PAUSE:
-                return None
-            self._misses = 0
         if not self._capacities.ran or (self._meets and (ledger is not None or memory_engine() is None)):
             return None
         if self._version != self._capacities.version:
-            self._version, self.heap_bytes = self._capacities.version, 0
+            self._version, self.heap_bytes, self._moving = self._capacities.version, 0, None
             self._known.clear()
-        take = self._take
         try:
-            made = [take(size) for size in self._sizes]
-            arena = take(self._arena) if self._arena else None
-            heap = take(self.heap_bytes) if self.heap_bytes else None
+            made = self._take(self._pieces)
+            heap = self._take((piece(self.heap_bytes),)) if self.heap_bytes else ()
         except MemoryError:  # what only the ledger holds is given back on the ordinary way
             return None
-        addresses = [a.address for a in inputs]
-        addresses += [a.address for a in made]
-        if arena is not None:
-            addresses.append(arena.address)
-        known = self._known.get((*addresses, 0 if heap is None else heap.address))
+        addresses = tuple([a.address for a in (*inputs, *made, *heap)])
+        known = self._known.get(addresses)
         if known is None or known.runs > 1:
             del heap
-            return self._first(addresses, inputs, made, arena, ledger)
+            return self._strangers(addresses, inputs, made, ledger)
+        return self._again(known, inputs, made, ledger)
+
+    def _again(
+        self, known: GpuContext, inputs: Sequence[Allocation], made: list[Allocation], ledger: Ledger | None
+    ) -> list[Allocation]:
+        """A call at the addresses that these commands are for."""
         results = [made[i] for i in self._order]
-        self._misses = 0
+        self._repeated += 1
         if ledger is None:
             known.repeat()
         else:
@@ -95,36 +95,81 @@ class DirectCalls:
             ledger.add(known, inputs, results)
         return results
 
-    def _first(
+    def _strangers(
         self,
-        addresses: Sequence[int],
+        addresses: tuple[int, ...],
         inputs: Sequence[Allocation],
-        made: Sequence[Allocation],
-        arena: Allocation | None,
+        made: list[Allocation],
         ledger: Ledger | None,
     ) -> list[Allocation] | None:
         """A call at addresses that no commands are for."""
-        self._misses += 1
-        self._known = {key: context for key, context in self._known.items() if context.runs == 1}
-        if len(self._known) == SETS:
-            if self._misses != MISSES // 2:
-                return None  # the sets that there are may come again
-            del self._known[next(iter(self._known))]
-        context = GpuContext(self._loaded, self._capacities, adapt=False)
+        moving = self._moving
+        if moving is not None and addresses == self._where and moving.runs == 1 and len(self._known) < SETS:
+            self._known[addresses], self._moving = moving, None
+            return self._again(moving, inputs, made, ledger)
+        if self._comes_back(addresses):
+            context = GpuContext(self._loaded, self._capacities, adapt=False)
+            results = self._first(context, inputs, made, ledger)
+            if results is not None:
+                own = len(inputs) + len(made)
+                self._known[*addresses[:own], *((context.heap_address,) if self.has_stacks else ())] = context
+            context.release()
+            return results
+        if self.has_stacks or self._meets:
+            return None
+        self._where = addresses
+        if moving is None:
+            context = GpuContext(self._loaded, self._capacities, adapt=False)
+            results = self._first(context, inputs, made, ledger)
+            context.release()
+            self._moving = None if results is None else context
+            return results
+        results = [made[i] for i in self._order]
+        if ledger is not None:
+            ledger.begin()
+        moving.move(addresses)
+        if ledger is not None:
+            ledger.add(moving, inputs, results)
+        return results
+
+    def _comes_back(self, addresses: tuple[int, ...]) -> bool:
+        """Whether commands should be recorded for these, as they have come before, or are the first of few and there is no
+        context for all; makes room for them."""
+        known, strange = self._known, self._strange
+        alone = (self.has_stacks or self._meets) and len(known) < SETS
+        if addresses not in strange and not alone:
+            strange[addresses] = None
+            if len(strange) > REMEMBERED:
+                del strange[next(iter(strange))]
+            return False
+        strange.pop(addresses, None)
+        given_up = [key for key, context in known.items() if context.runs > 1]
+        for key in given_up:
+            del known[key]
+        if len(known) == SETS:
+            if self._repeated < RECORDING:
+                return False  # too many sets come in turn
+            self._repeated -= RECORDING
+            del known[next(iter(known))]
+        return True
+
+    def _first(
+        self, context: GpuContext, inputs: Sequence[Allocation], made: list[Allocation], ledger: Ledger | None
+    ) -> list[Allocation] | None:
+        """The first call in a context."""
         if ledger is not None:
             ledger.begin()
         try:
-            given = dict(zip(self._made, made, strict=True))
+            given = dict(zip(self._made, made, strict=False))
+            arena = made[-1] if self._arena else None
             results = context.run(inputs, given, later=ledger is not None, arena=arena)
         except MemoryError:
             if self._meets:  # also of another process, and others know
                 raise
-            return None  # as above
+            return None  # as in `run`
         if ledger is not None:
             ledger.add(context, inputs, results)
         self.heap_bytes = context.heap_bytes
-        self._known[*addresses, context.heap_address] = context
-        context.release()
         return results
 
 

@@ -181,6 +181,10 @@ class Driver(Protocol):
 
     def take(self, size: int) -> Allocation: ...
 
+    def take_each(self, pieces: Sequence[int]) -> list[Allocation]:
+        """Allocations of these sizes, each as of `runtime.gpu.memory.piece`; the device's lock is held."""
+        ...
+
     def ready(self, size: int) -> bool:
         """Whether `take` would find a piece that was used before."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from loopgrad.codegen.steps import launches
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
@@ -78,19 +79,21 @@ class GpuExecutable(Executable):
         direct, driver = self._direct, self.loaded.driver
         if direct is None:
             return None
-        inputs = [allocation_of(buffer) for buffer in buffers]
+        inputs = [buffer.allocation for buffer in cast("Sequence[GpuBuffer]", buffers)]
         ledger = driver.ledger
-        if ledger is not None and ledger.empty and not direct.has_stacks:
-            ledger = None
-        if ledger is not None and ledger.full:
-            ledger.settle()
+        if ledger is not None:
+            if ledger.empty and not direct.has_stacks:
+                ledger = None
+            elif ledger.full:
+                ledger.settle()
         for a in inputs:
             if type(a) is not Allocation or a.failure is not None:
                 return None
         allocations = direct.run(inputs, ledger)
         if allocations is None:
             return None
-        self._heap_peak = max(self._heap_peak, direct.heap_bytes)
+        if direct.heap_bytes > self._heap_peak:
+            self._heap_peak = direct.heap_bytes
         for allocation in allocations:
             driver.made(allocation)
         device = self.device

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -72,21 +72,27 @@ class Heap:
 
     def take(self, size: int) -> Allocation:
         """At least `size` bytes, aligned to 256; MemoryError where there are none."""
-        wanted = piece(size)
+        return self.take_each((piece(size),))[0]
+
+    def take_each(self, pieces: Sequence[int]) -> list[Allocation]:
+        """Allocations of these sizes, each as of `piece`."""
+        made: list[Allocation] = []
         with self._lock:
             self.collect()
-            self._unused += 1
+            self._unused += len(pieces)
             if self._unused > PATIENCE and self._idle > self.held // 2:
                 self._release_large()
-            pieces = self._free.get(wanted)
-            if not pieces:
-                pieces = self._cut(wanted)
-                self._free[wanted] = pieces
-            elif wanted > LARGEST_PIECE:
-                self._idle -= wanted
-                self._unused = 0
-            chunk, offset = pieces.pop()
-        return Allocation(self, chunk, offset, wanted)
+            for wanted in pieces:
+                free = self._free.get(wanted)
+                if not free:
+                    free = self._cut(wanted)
+                    self._free[wanted] = free
+                elif wanted > LARGEST_PIECE:
+                    self._idle -= wanted
+                    self._unused = 0
+                chunk, offset = free.pop()
+                made.append(Allocation(self, chunk, offset, wanted))
+        return made
 
     def ready(self, size: int) -> bool:
         """Whether a free piece of that size is there, so that `take` asks the driver for nothing."""
@@ -155,7 +161,7 @@ class GpuBuffer(Buffer):
     __slots__ = ("allocation", "copied")
 
     def __init__(self, allocation: Allocation, device: str, type: TensorType) -> None:
-        super().__init__(EMPTY, device, type)
+        self.array, self.device, self._type = EMPTY, device, type  # as Buffer does: each result of a call costs one
         self.allocation = allocation
         self.copied: weakref.ref[np.ndarray[Any, Any]] | None = None
         self.address = allocation.address

@@ -93,6 +93,10 @@ class VulkanDriver:
         with self.lock:
             return self.data.take(size)
 
+    def take_each(self, pieces: Sequence[int]) -> list[Allocation]:
+        self.gpu.timeline.require()
+        return self.data.take_each(pieces)
+
     def ready(self, size: int) -> bool:
         with self.lock:
             return self.data.ready(size)

@@ -18,7 +18,7 @@ import numpy as np
 from loopgrad.codegen.program import NO_LIBRARIES
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Push, RoutineTask, Shared, Words
-from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap
+from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, piece
 from tests.simulator.code import UPDATE_GROUP, update_code
 
 GROUPS = 8
@@ -161,9 +161,13 @@ class SimulatorDriver:
         return CAPACITY - self._heap.held
 
     def take(self, size: int) -> Allocation:
-        allocation = self._heap.take(size)
-        ctypes.memset(allocation.address, PATTERN, min(allocation.size, REFILLED))
-        return allocation
+        return self.take_each((piece(size),))[0]
+
+    def take_each(self, pieces: Sequence[int]) -> list[Allocation]:
+        made = self._heap.take_each(pieces)
+        for allocation in made:
+            ctypes.memset(allocation.address, PATTERN, min(allocation.size, REFILLED))
+        return made
 
     def ready(self, size: int) -> bool:
         return self._heap.ready(size)

@@ -39,6 +39,7 @@ class HostApi:
     multiprocessors = 4
     cache_bytes = 1 << 16
     group_limit = GROUPS
+    graph_size = 1
 
     def __init__(self) -> None:
         self.memory: dict[int, Any] = {}

@@ -17,13 +17,14 @@ class StreamFailure(RuntimeError):
 
 class StreamApi(Protocol):
     """One device, its context and its stream. `stream` is its handle, `group_limit` the most workgroups of
-    one dispatch."""
+    one dispatch; a graph of `graph_size` commands or more costs the host less than these do by themselves."""
 
     name: str
     stream: int
     multiprocessors: int
     cache_bytes: int
     group_limit: int
+    graph_size: int
 
     # context
 

@@ -148,6 +148,11 @@ class StreamDriver:
         with self.lock:
             return self._data.take(size)
 
+    def take_each(self, pieces: Sequence[int]) -> list[Allocation]:
+        if self.lost is not None:
+            raise RuntimeError(self.lost)
+        return self._data.take_each(pieces)
+
     def ready(self, size: int) -> bool:
         with self.lock:
             return self._data.ready(size)

@@ -77,8 +77,8 @@ def test_results_that_are_kept_stay_what_they_were(gpu):
 
 
 def test_sets_of_addresses_come_and_go(monkeypatch, repeated):
-    monkeypatch.setattr(direct_calls, "MISSES", 4)
-    monkeypatch.setattr(direct_calls, "PAUSE", 8)
+    monkeypatch.setattr(direct_calls, "SETS", 3)
+    monkeypatch.setattr(direct_calls, "RECORDING", 2)
     SESSION.clear()
     rng, both = np.random.default_rng(2), program()
     with lg.default_device("simulator:1"):
@@ -94,6 +94,29 @@ def test_sets_of_addresses_come_and_go(monkeypatch, repeated):
             kept.clear()
             gc.collect()
     assert repeated[0] > 10
+
+
+def test_results_that_are_kept_cost_no_more_commands_and_sets_that_come_in_turn_get_theirs(monkeypatch, repeated):
+    made = [0]
+    usual = GpuContext.__init__
+
+    def counted(context, *arguments, **options):
+        made[0] += 1
+        usual(context, *arguments, **options)
+
+    monkeypatch.setattr(GpuContext, "__init__", counted)
+    SESSION.clear()
+    with lg.default_device("simulator:1"):
+        both, x = program(), lg.asarray(np.ones(300))
+        kept = [both(x, x) for _ in range(60)]
+        assert made[0] <= 4
+        assert repeated[0] <= 2
+        turns = []
+        for _ in range(50):
+            turns = [*turns[-1:], both(x, x)]  # one of two sets of addresses
+        assert repeated[0] >= 40
+        for results in (*kept[::20], *turns):
+            check(results, np.ones(300), np.ones(300))
 
 
 def test_after_a_loop_whose_stacks_grow_come_calls_of_its_results(gpu):
