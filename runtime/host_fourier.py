@@ -63,7 +63,7 @@ def bound(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> 
     kind = name.removesuffix("_along")
     given = source if kind == "real_dft" else as_complex(source)
     result = target if kind == "hermitian_dft" else _numbers(target)
-    library = pocketfft(source.dtype)
+    library = pocketfft()
     plan = planned(kind, attrs, given.shape, result.shape, source.dtype.itemsize)
     arrays = given.reshape(plan.shapes[0]), result.reshape(plan.shapes[1])
     first, *others = plan.passes

@@ -1,8 +1,9 @@
 """Who computes Fourier transforms on the host: pocketfft, as SciPy has it or as NumPy has it, by the same functions.
 
-Of float32 it is SciPy's where that is installed, whose code for several rows at once is vector code. SciPy's functions
-give results memory of their own; the module below them, which isn't public, takes memory to write to. Where a version
-of SciPy has no such module, what the public functions return is copied.
+It is SciPy's where that is installed, whose code for several rows at once is vector code and which keeps what it
+computed of a length; other than NumPy's are only the last bits of `norm` along several axes. SciPy's functions give
+results memory of their own; the module below them, which isn't public, takes memory to write to. Where a version of
+SciPy has no such module, what the public functions return is copied.
 
 Numbers are taken where they lie, however far apart, and results are left where they should be.
 """
@@ -104,13 +105,11 @@ def scipys() -> Pocketfft | None:
 NUMPYS: Final = OfNumpy()
 
 
-def pocketfft(dtype: np.dtype[Any]) -> Pocketfft:
-    """The one for numbers whose parts have this dtype."""
-    return (scipys() if dtype == np.float32 else None) or NUMPYS
+def pocketfft() -> Pocketfft:
+    """The best that there is."""
+    return scipys() or NUMPYS
 
 
-def provider(dtype: np.dtype[Any]) -> tuple[str, str]:
-    """Who does transforms of such numbers, and why nobody better."""
-    if dtype != np.float32:
-        return NUMPY, ""
+def provider() -> tuple[str, str]:
+    """Who does transforms, and why nobody better."""
     return (SCIPY, "") if scipys() is not None else (NUMPY, "SciPy isn't installed")

@@ -238,8 +238,7 @@ class CpuExecutable(Executable):
     def _routine_rows(self) -> tuple[RoutineRow, ...]:
         slots = self.program.slots
         routines = [step for step in self.program.host_calls if isinstance(step, RoutineStep)]
-        dtypes = [slots[step.inputs[0]].type.dtype.np for step in routines]
-        return tuple([routine_row(s, slots, *provider(s.name, d)) for s, d in zip(routines, dtypes, strict=True)])
+        return tuple([routine_row(step, slots, *provider(step.name)) for step in routines])
 
     def _residual_rows(self) -> tuple[ResidualRow, ...]:
         """The largest of all contexts."""
