@@ -129,7 +129,7 @@ class CallContext:
             if is_bindable(step):
                 self._bound_call(number, step)()
             else:
-                call(step, self.slot_array, self.pool.threads)
+                call(step, self.slot_array, self.pool)
         except BaseException as error:
             self.raised = error
             return 1

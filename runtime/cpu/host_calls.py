@@ -17,21 +17,22 @@ from loopgrad.runtime import host_fourier, host_lapack, pocketfft
 from loopgrad.runtime.cpu import host_sort
 from loopgrad.runtime.cpu.native_pool import NativePool
 
-Routine = Callable[[Mapping[str, Any], Any, int], Any]
-
-
 Array = np.ndarray[Any, Any]
+Sort = Callable[[Mapping[str, Any], Array, Array, NativePool], None]
 
 
-def _sort(attrs: Mapping[str, Any], x: Any, threads: int) -> Any:
+def _sort(attrs: Mapping[str, Any], x: Array, result: Array, pool: NativePool) -> None:
     places = attrs.get("places")  # as of codegen.schedule.selection
-    return host_sort.sort(x, threads) if places is None else host_sort.select(x, places, threads)
+    if places is None:
+        host_sort.sort(x, result, pool)
+    else:
+        host_sort.select(x, places, result, pool)
 
 
-SORTS: Final[dict[str, Routine]] = {
+SORTS: Final[dict[str, Sort]] = {
     "sort": _sort,
-    "argsort": lambda _, x, threads: host_sort.argsort(x, threads),
-    "top_positions": lambda attrs, x, threads: host_sort.top_positions(x, attrs["k"], threads),
+    "argsort": lambda _, x, result, pool: host_sort.argsort(x, result, pool),
+    "top_positions": lambda _, x, result, pool: host_sort.top_positions(x, result, pool),
 }
 
 
@@ -40,13 +41,16 @@ def is_bindable(step: RoutineStep | MatmulStep) -> TypeGuard[RoutineStep]:
     return isinstance(step, RoutineStep) and step.name in fourier.ROWS
 
 
-def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], threads: int) -> None:
-    """Do one step; `array(slot)` is the memory of a slot. A routine may use so many threads."""
+def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: NativePool) -> None:
+    """Do one step; `array(slot)` is the memory of a slot."""
+    if isinstance(step, RoutineStep) and _sorts_rows(step, x := array(step.inputs[0])):
+        SORTS[step.name](dict(step.attrs), x, array(step.outputs[0]), pool)
+        return
     if isinstance(step, MatmulStep):
         outputs: tuple[int, ...] = (step.out,)
         results: tuple[Array, ...] = (product(step, array(step.left), array(step.right)),)
     else:
-        outputs, results = step.outputs, routine(step, [array(slot) for slot in step.inputs], threads)
+        outputs, results = step.outputs, routine(step, [array(slot) for slot in step.inputs], pool.threads)
     for slot, result in zip(outputs, results, strict=True):
         target = array(slot)
         target[...] = np.asarray(result).reshape(target.shape)
@@ -58,16 +62,18 @@ def bound(step: RoutineStep, array: Callable[[int], Array], pool: NativePool) ->
     return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each)
 
 
-def provider(name: str, dtype: np.dtype[Any]) -> tuple[str, str]:
-    """Who does a routine of elements of this dtype, and why nobody better."""
-    return pocketfft.provider(dtype) if name in fourier.ROWS else host_lapack.provider(name)
+def provider(name: str) -> tuple[str, str]:
+    """Who does a routine, and why nobody better."""
+    return pocketfft.provider() if name in fourier.ROWS else host_lapack.provider(name)
+
+
+def _sorts_rows(step: RoutineStep, x: Array) -> bool:
+    """Along the last axis, of dtypes of NumPy itself."""
+    return step.name in SORTS and dict(step.attrs)["axis"] == x.ndim - 1 and x.size > 0 and x.dtype.kind != "V"
 
 
 def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:
-    attrs, x = dict(step.attrs), operands[0]
-    of_rows = step.name in SORTS and attrs["axis"] == x.ndim - 1 and x.size
-    if of_rows and x.dtype.kind != "V":  # the dtypes of NumPy itself
-        return (SORTS[step.name](attrs, x, threads),)
+    attrs = dict(step.attrs)
     factorise = host_lapack.routine(step.name)
     return REFERENCE[step.name](attrs, *operands) if factorise is None else factorise(attrs, operands, threads)
 

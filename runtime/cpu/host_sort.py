@@ -1,10 +1,9 @@
-"""NumPy's sorts, where other ways to the same bits are faster: rows on several threads, and no comparisons.
+"""Sorts on the host: long rows by digits (native_sorts.py), short ones by NumPy, in ways that are faster than its own.
 
 The result is that of a stable sort, whatever is chosen here. Elements that are equal are the same but for zeros with a
 sign and NaN with bits of their own, so of all others any sort will do; NumPy's fastest is of vector code, but for
-integers of 16 bits, which it sorts by digits. Positions are sorted in integers of 64 bits, an element's order above,
-its position below. Where elements of 64 bits differ in more bits than that leaves them, few are alike in the upper
-ones, and those few are put in order by themselves.
+integers of 16 bits, which it sorts by digits. Positions of few elements are sorted in integers of 64 bits, an element's
+order above, its position below.
 
 Where only some elements of sorted rows are read, or only the largest are wanted, rows aren't sorted: NumPy partitions
 them around those; and what isn't smaller than the k-th largest of some parts' largest elements has the k largest
@@ -14,14 +13,26 @@ among it, and few others.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from loopgrad.codegen.targets.cpu.sorts.sorts_interface import MOST
+from loopgrad.runtime.cpu.native_pool import NativePool
 
+Array = np.ndarray[Any, Any]
+Rows = Callable[[Array, Array], None]
+"""Writes to the second what it makes of the rows of the first."""
+
+BY_DIGITS: Final = {
+    1: 512,
+    2: 1024,
+    4: 1024,
+    8: 2048,
+}  # elements of a row, by the bytes of one, that NumPy sorts slower
+POSITIONS_BY_DIGITS: Final = {1: 128, 2: 128, 4: 512, 8: 128}
+WORTH_A_PART: Final = 1 << 16  # elements of a long row that a thread sorts by digits
 WORTH_THREADS: Final = 1 << 15  # elements of a thread that sorts
 TO_PARTITION: Final = 1 << 17  # of one that partitions rows
 TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest
@@ -29,43 +40,56 @@ TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they 
 MOST_PLACES: Final = 4  # that cost less than a sort
 PARTS: Final = 4  # for each of the largest that are wanted
 LOW: Final = np.uint64((1 << 32) - 1)
-MOST_ALIKE: Final = 1 / 16  # of the elements of a row, that are worth an order of their own
-WORTH_PACKING: Final = 1 << 15  # elements of a row
 
 
-def sort(x: Array, threads: int) -> Array:
+def sort(x: Array, result: Array, pool: NativePool) -> None:
     """As NumPy's stable sort along the last axis, of some elements."""
-    return by_rows(_sorted_rows, x, np.empty_like(x), threads)
+    if x.shape[-1] < BY_DIGITS[x.dtype.itemsize]:
+        by_rows(_sorted_rows, x, result, pool)
+    elif (parts := _parts(x, pool)) > 1:
+        for row, target in zip(*_as_rows(x, result), strict=True):
+            pool.sorts().sort_long(row, target, parts, pool.each)
+    else:
+        by_rows(pool.sorts().sort, x, result, pool)
 
 
-def argsort(x: Array, threads: int) -> Array:
+def argsort(x: Array, result: Array, pool: NativePool) -> None:
     """As NumPy's stable argsort along the last axis, of some elements; int64."""
-    return by_rows(_order_of_rows, x, np.empty(x.shape, np.int64), threads)
+    if not POSITIONS_BY_DIGITS[x.dtype.itemsize] <= x.shape[-1] <= MOST:
+        by_rows(_order_of_rows, x, result, pool)
+    elif (parts := _parts(x, pool)) > 1:
+        for row, target in zip(*_as_rows(x, result), strict=True):
+            pool.sorts().argsort_long(row, target, parts, pool.each)
+    else:
+        by_rows(pool.sorts().argsort, x, result, pool)
 
 
-def select(x: Array, places: Sequence[int], threads: int) -> Array:
+def select(x: Array, places: Sequence[int], result: Array, pool: NativePool) -> None:
     """Elements in an order in which those at `places` of the last axis are as in `sort`."""
-    return by_rows(partial(_partitioned_rows, places=places), x, np.empty_like(x), threads, TO_PARTITION)
+    if len(places) > MOST_PLACES:
+        sort(x, result, pool)
+    else:
+        by_rows(partial(_partitioned_rows, places=places), x, result, pool, TO_PARTITION)
 
 
-def top_positions(x: Array, k: int, threads: int) -> Array:
-    """Where the k largest of the last axis are, from the largest on, of equal ones the first; int64."""
-    result = np.empty((*x.shape[:-1], k), np.int64)
-    return by_rows(partial(_largest_of_rows, k=k), x, result, threads, TO_LOOK_THROUGH, TOGETHER) if k else result
+def top_positions(x: Array, result: Array, pool: NativePool) -> None:
+    """Where the largest of the last axis are, from the largest on, of equal ones the first; int64."""
+    if result.size:
+        by_rows(partial(_largest_of_rows, pool=pool), x, result, pool, TO_LOOK_THROUGH, TOGETHER)
 
 
 def by_rows(
-    function: Callable[[Array], Array],
+    function: Rows,
     x: Array,
     result: Array,
-    threads: int,
+    pool: NativePool,
     worth: int = WORTH_THREADS,
     together: int | None = None,
-) -> Array:
+) -> None:
     """The function of some rows for each thread that has elements `worth` its start; at a time of those with as many
     elements as go `together`."""
-    rows, target = x.reshape(-1, x.shape[-1]), result.reshape(-1, result.shape[-1])
-    parts = max(min(threads, len(rows), x.size // worth), 1)
+    rows, target = _as_rows(x, result)
+    parts = max(min(pool.threads, len(rows), x.size // worth), 1)
     bounds = [len(rows) * k // parts for k in range(parts + 1)]
 
     step = len(rows) if together is None else max(together // x.shape[-1], 1)
@@ -73,53 +97,69 @@ def by_rows(
     def part(k: int) -> None:
         for first in range(bounds[k], bounds[k + 1], step):
             last = min(first + step, bounds[k + 1])
-            target[first:last] = function(rows[first:last])
+            function(rows[first:last], target[first:last])
 
     if parts == 1:
         part(0)
-        return result
-    with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(part, k) for k in range(parts)]:
-            done.result()
-    return result
+    else:
+        pool.each(parts, part)
 
 
-def _sorted_rows(x: Array) -> Array:
+def _as_rows(x: Array, result: Array) -> tuple[Array, Array]:
+    return x.reshape(-1, x.shape[-1]), result.reshape(-1, result.shape[-1])
+
+
+def _parts(x: Array, pool: NativePool) -> int:
+    """How many threads share a row: there are fewer rows than threads."""
+    rows = x.size // x.shape[-1]
+    return max(min(pool.threads, x.shape[-1] // WORTH_A_PART), 1) if rows < pool.threads else 1
+
+
+def _sorted_rows(x: Array, result: Array) -> None:
     by_digits = x.dtype.kind != "f" and x.dtype.itemsize <= 2
-    return np.sort(x, axis=-1, kind="stable" if by_digits or not _tells_all_apart(x) else None)
+    result[...] = x
+    result.sort(axis=-1, kind="stable" if by_digits or not _tells_all_apart(x) else None)
 
 
-def _partitioned_rows(x: Array, places: Sequence[int]) -> Array:
+def _partitioned_rows(x: Array, result: Array, places: Sequence[int]) -> None:
     """What lies behind one place is partitioned around the next one: NumPy's vector code knows one place."""
-    if len(places) > MOST_PLACES or not _tells_all_apart(x):
-        return _sorted_rows(x)
-    result, behind = x.copy(), 0
+    if not _tells_all_apart(x):
+        _sorted_rows(x, result)
+        return
+    result[...] = x
+    behind = 0
     for place in places:
         result[:, behind:].partition(place - behind, axis=-1)
         behind = place + 1
-    return result
 
 
-def _largest_of_rows(x: Array, k: int) -> Array:
+def _largest_of_rows(x: Array, result: Array, pool: NativePool) -> None:
     """Rows are cut into parts of elements that lie `parts` apart. As many parts as there are elements wanted have one
     that isn't less than `least`, so no smaller element is among the largest. NaN is larger than every number."""
-    rows, length = x.shape
+    (rows, length), k = x.shape, result.shape[-1]
     x = x.view(np.uint8) if x.dtype.kind == "b" else x
     parts = PARTS * k
     if 2 * parts > length:
-        return _order_of_rows(~_ordered(x))[:, :k]
+        result[...] = _from_the_largest(x, pool)[:, :k]
+        return
     each = length // parts
     of_parts = x[:, : each * parts].reshape(rows, each, parts).max(axis=1)
     least = np.partition(of_parts, parts - k, axis=1)[:, parts - k, None]
     among = ~(x < least)
     counts = np.count_nonzero(among, axis=1)
     if counts.sum() > 2 * parts * rows:  # many that are equal
-        return _order_of_rows(~_ordered(x))[:, :k]
+        result[...] = _from_the_largest(x, pool)[:, :k]
+        return
     found = np.flatnonzero(among)
     order = np.lexsort((~_ordered(x.reshape(-1)[found]), found // length))
     first = np.cumsum(counts) - counts
-    best: Array = found[order[first[:, None] + np.arange(k)]] % length
-    return best
+    result[...] = found[order[first[:, None] + np.arange(k)]] % length
+
+
+def _from_the_largest(x: Array, pool: NativePool) -> Array:
+    order = np.empty(x.shape, np.int64)
+    argsort(~_ordered(x), order, pool)
+    return order
 
 
 def _tells_all_apart(x: Array) -> bool:
@@ -133,46 +173,16 @@ def _tells_all_apart(x: Array) -> bool:
     return not nans.size or bool((nans == nans[0]).all())
 
 
-def _order_of_rows(x: Array) -> Array:
-    if x.dtype.itemsize == 8 and x.shape[-1] >= WORTH_PACKING:
-        return np.stack([_order_of_wide(row) for row in x])
+def _order_of_rows(x: Array, result: Array) -> None:
     if x.dtype.itemsize != 4 and x.dtype.name != "float16":
-        return np.argsort(x, axis=-1, kind="stable")
-    keys = _ordered(x).astype(np.uint64)
+        result[...] = np.argsort(x, axis=-1, kind="stable")
+        return
+    keys = result.view(np.uint64)
+    keys[...] = _ordered(x)
     keys <<= np.uint64(32)
     keys |= np.arange(x.shape[-1], dtype=np.uint64)
     keys.sort(axis=-1)
     keys &= LOW
-    order: Array = keys.view(np.int64)
-    return order
-
-
-def _order_of_wide(x: Array) -> Array:
-    """Of a vector of 64-bit elements: sorted are the upper bits of what tells them apart, with positions below."""
-    keys = _ordered(x)
-    least = keys.min()
-    spread = int(keys.max() - least).bit_length()
-    low = np.uint64((1 << (len(x) - 1).bit_length()) - 1)
-    packed = (keys - least) << np.uint64(min(64 - spread, 63))
-    packed &= ~low
-    packed |= np.arange(len(x), dtype=np.uint64)
-    packed.sort()
-    order: Array = (packed & low).view(np.int64)
-    if spread + int(low).bit_length() <= 64:
-        return order
-    packed |= low
-    alike = packed[1:] == packed[:-1]
-    if not alike.any():
-        return order
-    if np.count_nonzero(alike) > MOST_ALIKE * len(x):
-        return np.argsort(x, kind="stable")
-    within = np.zeros(len(x), np.bool_)
-    within[1:] |= alike
-    within[:-1] |= alike
-    places = np.flatnonzero(within)
-    found = order[places]
-    order[places] = found[np.lexsort((found, keys[found], packed[places]))]
-    return order
 
 
 def _ordered(x: Array) -> Array:

@@ -18,6 +18,7 @@ from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREAD
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
 from loopgrad.runtime.cpu.native_products import native_products
+from loopgrad.runtime.cpu.native_sorts import NativeSorts, native_sorts
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -33,7 +34,13 @@ _pool: NativePool | None = None
 class NativePool:
     """Addresses of the pool's functions, and how many threads it uses."""
 
-    def __init__(self, code: Code, threads: int, products: Callable[[int], Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        code: Code,
+        threads: int,
+        products: Callable[[int], Mapping[str, int]],
+        sorts: Callable[[], NativeSorts],
+    ) -> None:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
         self.serial_run = code.address("lg_serial_run")
@@ -51,6 +58,7 @@ class NativePool:
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
         self.products = products  # matrix products for so many threads, loaded when they are asked for
+        self.sorts = sorts  # likewise
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)
@@ -108,7 +116,8 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
             if _pool is None:
                 code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
-                _pool = NativePool(code, wanted_threads(), partial(native_products, object_of))
+                made = (partial(native_products, object_of), partial(native_sorts, object_of))
+                _pool = NativePool(code, wanted_threads(), *made)
     return _pool
 
 

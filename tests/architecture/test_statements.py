@@ -37,7 +37,8 @@ RUN_TIME = {
 }  # fmt: skip
 AGREED = {
     "features", "interface", "record", "entry", "entry.call_context", "pool", "pool.pool_interface", "products",
-    "products.products_interface", "support", "support.update_list",
+    "products.products_interface", "sorts",
+    "sorts.sorts_interface", "support", "support.update_list",
 }  # fmt: skip
 
 

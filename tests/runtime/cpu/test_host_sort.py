@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
 from loopgrad.graph.primitives import REFERENCE
 from loopgrad.runtime.cpu import host_sort
+from loopgrad.runtime.cpu.native_pool import NativePool
+from loopgrad.runtime.devices import get_device
 
 DTYPES = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 6e-8, -6e-8]
+
+
+@pytest.fixture(params=[1, 3])
+def pool(request: pytest.FixtureRequest) -> Iterator[NativePool]:
+    """The process's, with so many threads."""
+    pool = get_device("cpu").pool()
+    usual = pool.threads
+    pool.set_threads(request.param)
+    yield pool
+    pool.set_threads(usual)
+
+
+@pytest.fixture
+def by_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows, in parts of few elements."""
+    for table in ("BY_DIGITS", "POSITIONS_BY_DIGITS"):
+        monkeypatch.setattr(host_sort, table, dict.fromkeys((1, 2, 4, 8), 1))
+    monkeypatch.setattr(host_sort, "WORTH_A_PART", 100)
 
 
 def elements(dtype: str, shape: tuple[int, ...], special: bool) -> np.ndarray:
@@ -22,71 +44,81 @@ def elements(dtype: str, shape: tuple[int, ...], special: bool) -> np.ndarray:
     return rng.integers(limits.min, limits.max // 2 if special else limits.max, shape, dtype=kind)
 
 
+def check_sorts(x: np.ndarray, pool: NativePool) -> None:
+    given, values, order = x.copy(), np.empty_like(x), np.empty(x.shape, np.int64)
+    host_sort.sort(x, values, pool)
+    host_sort.argsort(x, order, pool)
+    assert values.tobytes() == np.sort(x, kind="stable").tobytes()
+    np.testing.assert_array_equal(order, np.argsort(x, kind="stable"))
+    assert x.tobytes() == given.tobytes()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(1,), (1000,), (7, 33), (300, 400), (3, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (1000,), (7, 33), (300, 400), (3, 1), (5, 3000)], ids=str)
 @pytest.mark.parametrize("special", [False, True])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_same_bits(dtype: str, shape: tuple[int, ...], special: bool, threads: int) -> None:
-    x = elements(dtype, shape, special)
-    assert host_sort.sort(x, threads).tobytes() == np.sort(x, kind="stable").tobytes()
-    np.testing.assert_array_equal(host_sort.argsort(x, threads), np.argsort(x, kind="stable"))
+def test_same_bits(dtype: str, shape: tuple[int, ...], special: bool, pool: NativePool) -> None:
+    check_sorts(elements(dtype, shape, special), pool)
 
 
-def test_equal_elements_with_bits_of_their_own_stay_in_order() -> None:
+@pytest.mark.usefixtures("by_digits")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_same_bits_by_digits(dtype: str, pool: NativePool) -> None:
+    """Short rows, long ones in parts; digits that all elements share are passed over, of one to all of them."""
+    for shape in [(1,), (7,), (2, 1001), (9, 50)]:
+        for special in (False, True):
+            check_sorts(elements(dtype, shape, special), pool)
+    check_sorts(np.zeros(400, dtype), pool)
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    if dtype != "bool":
+        for first in range(0, 8 * bits.itemsize, 8):
+            mask = bits.type(255 << first & (1 << 8 * bits.itemsize) - 1)
+            check_sorts((elements(bits.name, (500,), False) & mask).view(dtype), pool)
+
+
+def test_equal_elements_with_bits_of_their_own_stay_in_order(pool: NativePool) -> None:
     nans = np.array([0x7FC00001, 0xFFC00000, 0x7FC00000], np.uint32).view(np.float32)
     for x in (np.array([1.0, -0.0, 0.0, -0.0], np.float32), np.append(nans, np.float32(2))):
-        assert host_sort.sort(x, 1).tobytes() == np.sort(x, kind="stable").tobytes()
+        check_sorts(x, pool)
+        check_sorts(np.tile(x, 1000), pool)
 
 
-def test_wide_elements_that_are_alike_in_their_upper_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of their bits count, then their order: few alike, many, all; ranges that fit beside a position, and don't."""
-    monkeypatch.setattr(host_sort, "WORTH_PACKING", 2)
-    rng = np.random.default_rng(1)
-    wide = rng.integers(0, 1 << 64, 3000, dtype=np.uint64)
-    few, many = wide.copy(), np.repeat(rng.standard_normal(1500), 2)
-    few[::200], few[1::150] = few[0], few[1] ^ np.uint64(1)
-    edge = np.full(3000, -1, np.int64)
-    edge[7], edge[9] = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    floats = np.append(rng.standard_normal(2900) * 10.0 ** rng.integers(-300, 300, 2900), np.resize(SPECIAL, 100))
-    rows = (wide, few, many, edge, floats, np.zeros(3000), rng.integers(-3, 4, 3000), np.arange(3000)[::-1].copy())
-    for x in (*rows, np.stack([floats, floats[::-1]]), np.array([2.0, 1.0])):
-        np.testing.assert_array_equal(host_sort.argsort(x, 1), np.argsort(x, kind="stable"))
-
-
-def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch, pool: NativePool) -> None:
     sizes: list[int] = []
     original = host_sort._sorted_rows
-    monkeypatch.setattr(host_sort, "_sorted_rows", lambda rows: sizes.append(len(rows)) or original(rows))
-    x = elements("float32", (1000, 200), False)
-    np.testing.assert_array_equal(host_sort.sort(x, 4), np.sort(x))
-    assert sorted(sizes) == [250] * 4
+    monkeypatch.setattr(host_sort, "_sorted_rows", lambda rows, to: sizes.append(len(rows)) or original(rows, to))
+    x = elements("float32", (1200, 200), False)
+    check_sorts(x, pool)
+    assert sorted(sizes) == [1200 // pool.threads] * pool.threads
     sizes.clear()
-    host_sort.sort(x[:10], 4)
+    check_sorts(x[:10], pool)
     assert sizes == [10]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("special", [False, True])
-def test_the_largest_are_those_that_a_sort_finds(dtype: str, special: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_are_those_that_a_sort_finds(
+    dtype: str, special: bool, monkeypatch: pytest.MonkeyPatch, pool: NativePool
+) -> None:
     """Long rows of which few are wanted, rows of few elements, and all of a row; the order of equal elements too."""
     monkeypatch.setattr(host_sort, "TO_LOOK_THROUGH", 1 << 10)
     for shape in [(3, 5000), (2, 3, 700), (40, 33), (4, 1)]:
         x = elements(dtype, shape, special)
         for k in sorted({0, 1, min(7, shape[-1]), min(150, shape[-1]), shape[-1]}):
             (wanted,) = REFERENCE["top_positions"]({"axis": len(shape) - 1, "k": k}, x)
-            for threads in (1, 3):
-                np.testing.assert_array_equal(host_sort.top_positions(x, k, threads), wanted, f"{shape} {k}")
+            found = np.empty((*shape[:-1], k), np.int64)
+            host_sort.top_positions(x, found, pool)
+            np.testing.assert_array_equal(found, wanted, f"{shape} {k}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize("places", [(0,), (699,), (3, 4), (0, 1, 350, 699), tuple(range(0, 700, 50))], ids=len)
 def test_elements_at_some_places(
-    dtype: str, special: bool, places: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    dtype: str, special: bool, places: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, pool: NativePool
 ) -> None:
     monkeypatch.setattr(host_sort, "TO_PARTITION", 1 << 10)
     x = elements(dtype, (90, 700), special)
-    given = x.copy()
-    wanted = np.sort(x, kind="stable")[:, places]
-    assert host_sort.select(x, places, 3)[:, places].tobytes() == wanted.tobytes()
+    given, found = x.copy(), np.empty_like(x)
+    host_sort.select(x, places, found, pool)
+    assert found[:, places].tobytes() == np.sort(x, kind="stable")[:, places].tobytes()
     np.testing.assert_array_equal(x, given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.codegen.targets.cpu.products.ir_text import IrText
+from loopgrad.codegen.targets.cpu.ir_text import IrText
 from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, SHAPE
 
 ACCUMULATORS: Final = 4  # vectors of sums, or rows

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.products.ir_text import Index, IrText
+from loopgrad.codegen.targets.cpu.ir_text import Index, IrText
 from loopgrad.codegen.targets.cpu.products.narrow import Narrow
 from loopgrad.codegen.targets.cpu.products.products_interface import (
     DEEP,

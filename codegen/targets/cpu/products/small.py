@@ -7,7 +7,7 @@ up in the order of a tile's, so the bits are the same.
 
 from __future__ import annotations
 
-from loopgrad.codegen.targets.cpu.products.ir_text import Index, IrText
+from loopgrad.codegen.targets.cpu.ir_text import Index, IrText
 from loopgrad.codegen.targets.cpu.products.products_interface import SHAPE
 
 

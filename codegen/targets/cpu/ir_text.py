@@ -1,4 +1,4 @@
-"""LLVM IR as text with loops: what the product's functions are written with. Indices are i64."""
+"""LLVM IR as text with loops: what functions of products and sorts are written with. Indices are i64."""
 
 from __future__ import annotations
 

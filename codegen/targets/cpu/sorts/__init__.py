@@ -1,0 +1,1 @@
+"""Sorts by digits, of rows and of parts of long arrays."""
