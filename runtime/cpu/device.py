@@ -54,7 +54,7 @@ class CpuDevice:
         self.cache = cache if cache is not None else default_cache()
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
-        self._direct = DirectPrograms(Expanded(self.compile))
+        self._direct = DirectPrograms(Expanded(self.compile), self.pool)
         self._shared = SharedCode(_machine_code, self)
         self._extents = OtherExtents(self._shared, without_code)
         self._lock = child_safe_lock()

@@ -2,10 +2,10 @@
 
 An operation whose bits are settled by what it means (`Primitive.exact`) has them from NumPy. What our code generator
 decides as well follows generated code: a function that it expands (exp, pow, erf ...) is a program of its own
-(`expanded`), short sums of floats are added up in its order (`in_order`), and Fourier transforms are made by what makes
-them of compiled programs. Bodies of loops and branches are programs of
-their own (`direct_regions`). What else there is (long sums, large products, stacks, sums of floats beside loops, which
-kernels add up in other orders there) is compiled.
+(`expanded`), short sums of floats are added up in its order (`in_order`), and what works on whole arrays is done by who
+does it for compiled programs (`direct_routines`: products, factorisations, Fourier transforms). Bodies of loops and
+branches are programs of their own (`direct_regions`). What else there is (long sums, stacks, sums of floats beside
+loops, which kernels add up in other orders there) is compiled.
 
 Passes over the graph change no bits of exact operations. Of the others they decide what is left: `x ** 2` is a product,
 a function of constants is a constant. Where all of those work on what surely is no constant, each is brought into the
@@ -29,10 +29,20 @@ from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
-from loopgrad.graph.primitives import INDEXING, KEEPING_SPLATS, NULLARY, PRIMITIVES, Kind, fourier
+from loopgrad.graph.primitives import (
+    INDEXING,
+    KEEPING_SPLATS,
+    LIBRARY,
+    NULLARY,
+    PRIMITIVES,
+    Kind,
+    factorisations,
+    fourier,
+)
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.structure import MOST_NODES
 from loopgrad.graph.types import TensorType, bfloat16
+from loopgrad.runtime.cpu import direct_routines
 from loopgrad.runtime.cpu.direct_program import (
     Bodies,
     CpuDirectProgram,
@@ -45,6 +55,8 @@ from loopgrad.runtime.cpu.direct_program import (
 )
 from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
 from loopgrad.runtime.cpu.expanded import Expanded
+from loopgrad.runtime.cpu.left_by_passes import FOLDED, may_be_contracted, note_varying, order_may_change
+from loopgrad.runtime.cpu.native_pool import NativePool
 
 MOST_TERMS: Final = 1 << 16
 """Elements of an operand of a sum of floats, or of a product. Compiled code spreads more over threads."""
@@ -64,8 +76,6 @@ ELEMENT: Final = 0.5  # of an element, for each unit of an operation's cost
 CALL: Final = 8_000  # of one that is a program of its own
 ORDERED: Final = 20_000  # of one in the order of generated code
 
-FOLDED: Final = frozenset({Kind.REDUCTION, Kind.RUNNING_TOTAL, Kind.CONTRACTION})
-
 
 class NotDirect(Exception):
     """The graph has to be compiled."""
@@ -82,8 +92,9 @@ Planned = tuple[Callable[..., Any], Attrs | None, Sequence[Value]]
 class DirectPrograms:
     """Makes them, for one device; remembers what graphs share."""
 
-    def __init__(self, expanded: Expanded) -> None:
+    def __init__(self, expanded: Expanded, pool: Callable[[], NativePool]) -> None:
         self.expanded = expanded
+        self.pool = pool
         self.alike: dict[Hashable, tuple[Callable[..., Any], int]] = {}  # exact operations, and their work
         self._alone: dict[Hashable, CpuDirectProgram | None] = {}
 
@@ -92,8 +103,8 @@ class DirectPrograms:
         if options.fast_math:
             return None
         given = graph
-        if any(len(node.operands) >= MANY_PIECES for node in graph.nodes):
-            graph = _joined(graph)
+        if any(node.op == "call" or len(node.operands) >= MANY_PIECES for node in graph.nodes):
+            graph = _lightened(graph)
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
                 planner = Planner(self, graph, options, prepared=False)
@@ -139,17 +150,18 @@ class DirectPrograms:
         return program
 
 
-def _joined(graph: Graph) -> Graph:
-    from loopgrad.codegen.long_lists import joined  # late: short programs need no pass
+def _lightened(graph: Graph) -> Graph:
+    from loopgrad.codegen.light_passes import lightened  # late: short programs need no pass
 
-    return joined(graph)
+    return lightened(graph)
 
 
 def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
-    return rewrite_block(prepare(graph, frozenset((ANY_AXES,)), wide_products=True), in_order=True, wide_products=True)
+    library = frozenset((*LIBRARY, ANY_AXES))
+    return rewrite_block(prepare(graph, library, wide_products=True), in_order=True, wide_products=True)
 
 
 class Inside(NamedTuple):
@@ -201,7 +213,8 @@ class Planner:
             raise NotDirect  # one kernel may hold both, and has another order then
         outputs = [(places[v], v.type) for v in graph.outputs if isinstance(v.type, TensorType)]
         program = self._program(constants, operations, outputs)
-        if self.bodies is None and any(type.size > KEPT for _, type in computed):
+        single = all(len(node.results) == 1 for node, _ in computed)
+        if self.bodies is None and single and any(type.size > KEPT for _, type in computed):
             program.large = sparing(program, [type for _, type in computed])
         program.segments, program.loops = self.segments, self.loops
         return program
@@ -222,7 +235,8 @@ class Planner:
                     if not isinstance(r.type, TensorType) or r.type.size > MOST_ELEMENTS:
                         raise NotDirect
                     sizes[id(r.type)] = r.type.size
-            type = results[0].type if len(results) == 1 or node.regions else None
+            several = node.regions or node.op in factorisations.ROWS
+            type = results[0].type if len(results) == 1 or several else None
             if not isinstance(type, TensorType):
                 raise NotDirect
             if node.op not in NULLARY or not (node.op == "const" or sizes[id(type)] <= KEPT):
@@ -317,7 +331,7 @@ class Planner:
         if not exact and node.attrs.get("contract"):
             if self.bodies is not None:
                 raise NotDirect
-            if self._may_be_contracted(node):
+            if may_be_contracted(node, self.made.get):
                 raise NotDirect if self.prepared else NotPrepared
             exact = True
         if not exact:
@@ -340,11 +354,9 @@ class Planner:
         if node.results[0].dtype.kind != "f":
             raise NotDirect
         if kind in FOLDED:
-            if self.bodies is not None or any(prod(v.shape) > MOST_TERMS for v in operands):
-                raise NotDirect  # beside loops kernels combine elements in other orders
-            if not self.prepared and operands[0] in self.varying:
-                return self._alone(node, None)
-            return self._in_order(node, size)
+            return self._folded(node, size)
+        if node.op in factorisations.ROWS:
+            return self._factorisation(node)
         if node.op in fourier.ROWS:
             return self._transform(node, size)
         if kind is not Kind.ELEMENTWISE:
@@ -362,31 +374,56 @@ class Planner:
             whole = whole_exponent(node)
         return self.programs.expanded.function(node, whole), None, operands if whole is None else operands[:1]
 
+    def _folded(self, node: Node, size: int) -> Planned:
+        """A sum of floats, and the like."""
+        from loopgrad.codegen.schedule.partition import multiplied_in_lanes  # late: as above
+
+        operands, whole = node.operands, node.op == "matmul" and not multiplied_in_lanes(node, True)
+        if self.bodies is not None or (not whole and any(prod(v.shape) > MOST_TERMS for v in operands)):
+            raise NotDirect  # beside loops kernels combine elements in other orders
+        if self.prepared or operands[0] not in self.varying:
+            return self._in_order(node, size)
+        if whole and order_may_change(node, self.made.get):
+            raise NotPrepared
+        return self._alone(node, None)
+
     def _transform(self, node: Node, size: int) -> Planned:
-        """A Fourier transform, by what does those of compiled programs."""
+        """A Fourier transform."""
         if self.bodies is not None or max(size, prod(node.operands[0].shape)) > MOST_TERMS:
             raise NotDirect
         alone = node.operands[0] in self.varying and sum(other.op in fourier.ROWS for other in self.graph.nodes) == 1
         if not (self.prepared or alone):  # several may be one of several axes
             raise NotPrepared
-        from loopgrad.runtime.host_fourier import transform  # late: most programs have none
+        function, work = direct_routines.transform(node)
+        self.work += CALL + work
+        return function, None, node.operands
 
-        type, attrs = node.results[0].type, tuple(node.attrs.items())
-        assert isinstance(type, TensorType)
+    def _factorisation(self, node: Node) -> Planned:
+        if self.bodies is not None:
+            raise NotDirect  # lanes of loops may do it
+        if not self.prepared and not direct_routines.factorisation_is_settled(node):
+            raise NotPrepared
+        function, work = direct_routines.factorisation(node, self.programs.pool())
+        self.work += CALL + work
+        return function, node.attrs, node.operands
 
-        def compute(x: Any) -> Any:
-            result = np.empty(type.shape, type.dtype.np)
-            transform(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one)
-            return result
+    def _product(self, node: Node) -> Planned:
+        """Of matrices, by who multiplies those of compiled programs."""
+        from loopgrad.codegen.schedule.partition import matmul_source  # late: as above
 
-        self.work += CALL + int(size * max(PRIMITIVES[node.op].cost, 1.0))
-        return compute, None, node.operands
+        left, right = node.operands
+        self.work += CALL + int(prod(left.shape) * right.shape[-1] * direct_routines.TERM)
+        turned = matmul_source(left)[1], matmul_source(right)[1]
+        return direct_routines.product(node, turned, self.programs.pool()), None, node.operands
 
     def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
             raise NotPrepared
+        from loopgrad.codegen.schedule.partition import multiplied_in_lanes  # late: as above
         from loopgrad.runtime.cpu.in_order import in_order, takes_loops  # late: as above
 
+        if node.op == "matmul" and not multiplied_in_lanes(node, True):
+            return self._product(node)
         primitive = PRIMITIVES[node.op]
         if primitive.kind is Kind.REDUCTION and node in self.partition.lanes:
             return self._by_rows(node, self.partition.lanes[node])
@@ -438,42 +475,6 @@ class Planner:
         self.settled = True
         exponent: float = made.attrs["value"]
         return exponent
-
-    def _may_be_contracted(self, node: Node) -> bool:
-        """Whether generated code may see a product that it would contract this sum of derivatives with."""
-        pending = [*node.operands]
-        while pending:
-            made = self.made.get(pending.pop())
-            if made is None:
-                continue
-            row = PRIMITIVES[made.op]
-            of_two = row.kind is Kind.ELEMENTWISE and len(made.operands) == 2
-            if of_two and not row.linear:  # products, and what passes make products of
-                return True
-            if row.kind is Kind.MOVEMENT or (row.linear and not of_two):
-                pending += made.operands
-        return False
-
-
-def _one_by_one(count: int, part: Callable[[int], None]) -> None:
-    for number in range(count):
-        part(number)
-
-
-def note_varying(node: Node, varying: set[Value]) -> None:
-    if node.operands and _varies(node, varying):
-        varying.add(node.results[0])
-
-
-def _varies(node: Node, varying: set[Value]) -> bool:
-    """Whether the result is one of `varying`, when these are."""
-    operands, row = node.operands, PRIMITIVES[node.op]
-    if row.kind is Kind.ELEMENTWISE and node.op != "cast" and node.op not in KEEPING_SPLATS:
-        floats = len(node.results) == 1 and all(v.dtype.kind == "f" for v in (*operands, *node.results))
-        return floats and node.op != "pow" and any(v in varying for v in operands)
-    if len(operands) == 1 or row.kind in FOLDED or row.kind is Kind.INDEXING:
-        return operands[0] in varying and 0 not in operands[0].shape
-    return all(v in varying for v in operands)
 
 
 def constant_elements(attrs: Attrs, type: TensorType) -> Any:

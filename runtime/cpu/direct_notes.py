@@ -30,9 +30,9 @@ from loopgrad.runtime.cpu.direct import (
     NotPrepared,
     Planner,
     constant_elements,
-    note_varying,
 )
 from loopgrad.runtime.cpu.direct_program import DEVICE, dense
+from loopgrad.runtime.cpu.left_by_passes import note_varying
 from loopgrad.runtime.executable import NotedProgram
 
 _NO_GRAPH: Final = Graph((), (), ())

@@ -28,7 +28,7 @@ Outputs = Sequence[tuple[int, TensorType]]
 
 class Operation(NamedTuple):
     """`attrs` None: the function takes arrays alone, and gives its result alone; else it takes them first, and gives a
-    tuple. `operands` are places; the result has the next one."""
+    tuple. `operands` are places; results have the next ones."""
 
     function: Callable[..., Any]
     attrs: Attrs | None
@@ -36,8 +36,8 @@ class Operation(NamedTuple):
 
 
 class LargeOperation(NamedTuple):
-    """One of a program with large values, whose memory counts: nobody needs what is in the places `last` afterwards,
-    and the result may take the place of what is in `over`."""
+    """One, with one result, of a program with large values, whose memory counts: nobody needs what is in the places
+    `last` afterwards, and the result may take the place of what is in `over`."""
 
     operation: Operation
     last: tuple[int, ...]
@@ -110,7 +110,7 @@ class CpuDirectProgram(DirectProgram):
             return self._computed_sparingly(found)
         for function, attrs, operands in self.operations:
             if attrs is not None:
-                found.append(function(attrs, *[found[i] for i in operands])[0])
+                found += function(attrs, *[found[i] for i in operands])
             elif len(operands) == 2:
                 i, j = operands
                 found.append(function(found[i], found[j]))
@@ -170,7 +170,7 @@ class RegionalProgram(CpuDirectProgram):
             if isinstance(function, RegionOperation):
                 found += function(arrays, frame)
             else:
-                found.append(function(*arrays) if attrs is None else function(attrs, *arrays)[0])
+                found += (function(*arrays),) if attrs is None else function(attrs, *arrays)
         return found
 
 

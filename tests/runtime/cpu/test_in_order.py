@@ -130,5 +130,3 @@ def test_large_ones_are_compiled() -> None:
     for shape, axis in (((10_000,), 0), ((5000, 2), 0)):
         graph = trace(lambda x, axis=axis: (ops.reduce_sum(x, (axis,)),), [TensorType(shape, float32)])[0]
         assert checked(graph) == (shape == (5000, 2))
-    product = trace(lambda a: (ops.matmul(a, a),), [TensorType((40, 40), float32)])[0]
-    assert checked(product) == 0
