@@ -22,6 +22,7 @@ from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.tree_functions import map as map_trees
 from loopgrad.lazy.numpy.tree_functions import ravel
+from loopgrad.lazy.optim.factories import picklable
 from loopgrad.lazy.optim.states import LbfgsState, OptimizeResult, check_numbers, no_steps
 from loopgrad.lazy.optim.strong_wolfe import search
 from loopgrad.lazy.optim.transformations import GradientTransformation
@@ -216,6 +217,7 @@ def implicit_minimum(fun: Function, x: Tree, args: tuple[Any, ...] = (), *, orde
     return unravel(v)
 
 
+@picklable
 def lbfgs(memory_size: int = 10) -> GradientTransformation:
     """Steps of L-BFGS with a line search, one an update, for trees of real floats.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.numpy.elementwise import cos, floor, maximum, minimum, power
 from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.optim.factories import picklable
 from loopgrad.lazy.tensor.core import as_tensor
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ PUBLIC_OPTIM: Final = (
 Schedule: TypeAlias = Callable[[Any], Any]
 
 
+@picklable
 def constant_schedule(value: Any) -> Schedule:
     """The same float at every step.
 
@@ -33,6 +35,7 @@ def constant_schedule(value: Any) -> Schedule:
     return lambda count: as_tensor(value) + 0 * as_tensor(count)
 
 
+@picklable
 def linear_schedule(init_value: Any, end_value: Any, transition_steps: int, transition_begin: int = 0) -> Schedule:
     """A straight line between two floats, which starts at step `transition_begin`. Raises ValueError where it takes no
     step.
@@ -49,6 +52,7 @@ def linear_schedule(init_value: Any, end_value: Any, transition_steps: int, tran
     return rate
 
 
+@picklable
 def exponential_decay(
     init_value: Any, transition_steps: int, decay_rate: Any, transition_begin: int = 0, staircase: bool = False,
     end_value: Any | None = None,
@@ -73,6 +77,7 @@ def exponential_decay(
     return rate
 
 
+@picklable
 def cosine_decay_schedule(init_value: Any, decay_steps: int, alpha: Any = 0.0, exponent: Any = 1.0) -> Schedule:
     """Half a wave of a cosine from a float down to `alpha` times it (Loshchilov and Hutter, SGDR, 2017). Raises
     ValueError where it takes no step.
@@ -89,6 +94,7 @@ def cosine_decay_schedule(init_value: Any, decay_steps: int, alpha: Any = 0.0, e
     return rate
 
 
+@picklable
 def warmup_cosine_decay_schedule(
     init_value: Any, peak_value: Any, warmup_steps: int, decay_steps: int, end_value: Any = 0.0, exponent: Any = 1.0
 ) -> Schedule:
@@ -105,6 +111,7 @@ def warmup_cosine_decay_schedule(
     return join_schedules([up, down], [warmup_steps])
 
 
+@picklable
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Schedules one after the other: each after the first starts at its boundary, an int, and counts from there.
     Raises ValueError unless there is a boundary between any two.
@@ -127,6 +134,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return rate
 
 
+@picklable
 def piecewise_constant_schedule(init_value: Any, boundaries_and_scales: Mapping[int, Any] | None = None) -> Schedule:
     """A float that is multiplied by a scale once the steps that were made exceed each boundary, an int.
 

@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.elementwise import power as raised
 from loopgrad.lazy.numpy.special_values import isfinite, where
 from loopgrad.lazy.numpy.tree_functions import leaves
 from loopgrad.lazy.numpy.tree_functions import map as map_trees
+from loopgrad.lazy.optim.factories import picklable
 from loopgrad.lazy.optim.states import (
     AdamState,
     EmptyState,
@@ -77,6 +78,7 @@ def _without_state(update: Callable[[Tree, Tree], Tree]) -> GradientTransformati
     return GradientTransformation(lambda _: EmptyState(), updated)
 
 
+@picklable
 def identity() -> GradientTransformation:
     """Updates are the gradients themselves, of any shapes and dtypes.
 
@@ -86,6 +88,7 @@ def identity() -> GradientTransformation:
     return _without_state(lambda updates, _: updates)
 
 
+@picklable
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Transformations one after the other, of trees; the state is a tuple of theirs. Further keywords reach all.
 
@@ -107,6 +110,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     return GradientTransformation(init, update)
 
 
+@picklable
 def scale(step_size: Any) -> GradientTransformation:
     """Updates times a number, or a tensor of shape ().
 
@@ -116,6 +120,7 @@ def scale(step_size: Any) -> GradientTransformation:
     return _without_state(lambda updates, _: scaled(updates, step_size))
 
 
+@picklable
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     """Updates times a function of the number of steps that were made, an int64 tensor of shape ().
 
@@ -131,6 +136,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
     return GradientTransformation(lambda _: ScheduleState(no_steps()), update)
 
 
+@picklable
 def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> GradientTransformation:
     """Updates times minus the rate: a number, a tensor of shape (), or a schedule (a function of the step's number).
 
@@ -143,6 +149,7 @@ def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Gra
     return scale(sign * learning_rate)
 
 
+@picklable
 def trace(decay: Any, nesterov: bool = False) -> GradientTransformation:
     """Momentum: a decaying sum of gradients of any shapes (Polyak, 1964); with `nesterov` looked ahead (Sutskever and
     others, 2013).
@@ -169,6 +176,7 @@ def _mean(decay: Any, mean: Tensor, x: Tensor) -> Tensor:
     return as_tensor(like(x, decay) * mean + like(x, 1 - decay) * x)
 
 
+@picklable
 def scale_by_adam(b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8, eps_root: Any = 0.0) -> GradientTransformation:
     """Running means of gradients by the root of those of their squares, both without their bias towards zero (Kingma
     and Ba, Adam, 2015), for trees of floats. Complex leaves are scaled by their absolute value.
@@ -195,6 +203,7 @@ def scale_by_adam(b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8, eps_root: Any
     return GradientTransformation(init, update)
 
 
+@picklable
 def scale_by_rms(
     decay: Any = 0.9, eps: Any = 1e-8, *, eps_in_sqrt: bool = True, centered: bool = False
 ) -> GradientTransformation:
@@ -222,6 +231,7 @@ def scale_by_rms(
     return GradientTransformation(init, update)
 
 
+@picklable
 def add_decayed_weights(weight_decay: Any = 0.0, mask: Any = None) -> GradientTransformation:
     """Updates plus the parameters times a number. `mask`: a tree of bools, or one for a subtree, or a function of the
     parameters that gives it; where it is False nothing is added. Raises GradientError without parameters.
@@ -243,6 +253,7 @@ def add_decayed_weights(weight_decay: Any = 0.0, mask: Any = None) -> GradientTr
     return _without_state(update)
 
 
+@picklable
 def clip(max_delta: Any) -> GradientTransformation:
     """Each element between minus and plus a number.
 
@@ -288,6 +299,7 @@ def _wide(x: Tensor) -> Tensor:
     return x.astype("float32") if dtype.is_float and dtype.bits < 32 else x
 
 
+@picklable
 def clip_by_global_norm(max_norm: Any) -> GradientTransformation:
     """All updates scaled down together where their norm, `lg.optim.global_norm`, is above a number (Pascanu and
     others, 2013), for trees of floats. NaN in one of them makes all NaN.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from loopgrad.graph.errors import explained
@@ -137,9 +138,18 @@ class Univariate:
         allowed = logical_and(logical_and(scale > 0.0, y == y), self.allowed(*shapes))
         return where(allowed, found, NAN)
 
+    def __reduce__(self) -> tuple[Callable[[str, str], Univariate], tuple[str, str]]:
+        return _distribution, (self.log_density.__module__, self.name)
+
     def _refused(self, method: str) -> NoReturn:
         instead = f"lg.while_loop that solves for it, or scipy.stats.{self.name}.{method} of np.asarray(x)"
         raise AttributeError(f"loopgrad.stats.{self.name} has no {method!r}; instead: {instead}")
+
+
+def _distribution(module: str, name: str) -> Univariate:
+    """The one of that name: what a distribution is pickled as, since its formulas can't be."""
+    found: Univariate = getattr(import_module(module), name)
+    return found
 
 
 @dataclass(frozen=True)

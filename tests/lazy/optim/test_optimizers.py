@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -201,3 +202,15 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(error, match="expected"):
             call()
+
+
+def test_pickled_optimisers_go_on() -> None:
+    schedule = lg.optim.warmup_cosine_decay_schedule(0.0, 1.0, 2, 6)
+    chain = lg.optim.chain(lg.optim.clip_by_global_norm(1.0), lg.optim.adamw(schedule))
+    params = {"w": lg.asarray([1.0, -2.0])}
+    updates, state = chain.update(params, chain.init(params), params)
+    again, later = pickle.loads(pickle.dumps((chain, state)))
+    expected, got = (c.update(updates, s, params)[0]["w"] for c, s in ((chain, state), (again, later)))
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+    step = lg.compile(lambda p, c: c.update(p, c.init(p), p)[0], static_argnums=1)
+    np.testing.assert_array_equal(np.asarray(step(params, again)["w"]), np.asarray(updates["w"]))

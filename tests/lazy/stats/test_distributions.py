@@ -3,6 +3,7 @@ derivatives by x and all parameters against differences of SciPy's values."""
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -210,3 +211,9 @@ def test_modes_agree() -> None:
                 ahead = np.asarray(lg.jvp(of_one, (operands[k],), (lg.ones_like(operands[k]),))[1])
                 np.testing.assert_allclose(slope[within], ahead[within], 1e-11, 1e-13, err_msg=f"{name} by {k}")
                 assert np.isnan([slope[np.isnan(value)], ahead[np.isnan(value)]]).all(), f"{name} by {k}"
+
+
+def test_distributions_are_pickled_by_name() -> None:
+    for name in ("norm", "truncnorm", "poisson"):
+        distribution = getattr(lg.stats, name)
+        assert pickle.loads(pickle.dumps(distribution)) is distribution
