@@ -24,14 +24,20 @@ class DType:
     Equal to NumPy's dtype, its scalar type and their name as well; NumPy takes it where it takes a dtype.
     """
 
-    __slots__ = ("_np", "bits", "kind", "name")
-    __hash__ = object.__hash__
+    __slots__ = ("_hash", "_np", "bits", "kind", "name")
 
     def __init__(self, name: str, kind: str, bits: int) -> None:
         self.name = name
         self.kind = kind
         self.bits = bits
         self._np: np.dtype[Any] | None = None
+        self._hash: int | None = None
+
+    def __hash__(self) -> int:
+        """That of NumPy's dtype, which is equal."""
+        if self._hash is None:
+            self._hash = hash(self.np)
+        return self._hash
 
     @property
     def np(self) -> np.dtype[Any]:
