@@ -82,7 +82,8 @@ def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tre
 
 def _decided(branch: Branch, operands: Tree) -> Tree:
     """What a branch gives that is known to be taken, with arguments and results of its own, as traced branches have."""
-    return map_leaves(private, branch(*map_leaves(private, tuple(operands))))
+    result = branch(*map_leaves(private, tuple(operands)))
+    return map_leaves(lambda leaf: private(as_tensor(leaf) if is_scalar(leaf) else leaf), result)
 
 
 def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, names: Sequence[str]) -> Tree:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers.table import computed
@@ -12,6 +13,7 @@ from loopgrad.graph.primitives.convolution import spread_extent
 from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy.complex_functions import conjugated
 from loopgrad.lazy.numpy.movement import flip, reshape
+from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import vector_operand
 from loopgrad.lazy.tensor.promotion import promote_arrays
@@ -128,17 +130,23 @@ def _cropped(
     return wrap(rest, x._weak), before, behind
 
 
-def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
+def convolve(
+    x: ArrayLike, kernel: ArrayLike, /, mode: str = "full", *, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The convolution of two vectors: `full`, of the longer one's length (`same`), or where they overlap (`valid`).
 
-    Costs the product of the lengths.
+    Costs the product of the lengths (`lg.signal.fftconvolve` less, for long ones).
 
-    Dtypes are promoted to one. Raises ShapeError for what isn't a vector of at least one element, ValueError for
-    another mode.
+    Dtypes are promoted to one; `precision` and `preferred_element_type` are those of `matmul`. Raises ShapeError for
+    what isn't a vector of at least one element, ValueError for another mode.
 
     >>> lg.convolve([1.0, 2.0, 3.0], [1.0, 1.0])
     Tensor([1., 3., 5., 3.], dtype=float64)
     """
+    if precision is not None or preferred_element_type is not None:
+        product = partial(convolve, mode=mode)
+        return with_preferred("convolve", product, (x, kernel), precision, preferred_element_type)
     if mode not in ("full", "same", "valid"):
         raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
     a, b = vector_operand("convolve", x), vector_operand("convolve", kernel)
@@ -157,13 +165,18 @@ def convolve(x: ArrayLike, kernel: ArrayLike, /, mode: str = "full") -> Tensor:
     return cast(reshape(wrap(computed("conv", rows._value, window._value, **attrs)), (places,)), dtype)
 
 
-def correlate(x: ArrayLike, y: ArrayLike, /, mode: str = "valid") -> Tensor:
+def correlate(
+    x: ArrayLike, y: ArrayLike, /, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """The correlation of two vectors: `convolve` of x with y (of complex numbers its conjugates) reversed, with its
-    dtypes and errors.
+    dtypes, keywords and errors.
 
     >>> lg.correlate([1.0, 2.0, 3.0], [1.0, 0.0])
     Tensor([1., 2.], dtype=float64)
     """
+    if precision is not None or preferred_element_type is not None:
+        product = partial(correlate, mode=mode)
+        return with_preferred("correlate", product, (x, y), precision, preferred_element_type)
     a, b = vector_operand("correlate", x), conjugated(vector_operand("correlate", y))
     if mode == "same" and a._value.shape[0] < b._value.shape[0]:
         full = convolve(a, flip(b))

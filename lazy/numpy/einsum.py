@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from operator import index
 from string import ascii_letters
@@ -16,6 +17,7 @@ from loopgrad.lazy.numpy.contraction_order import contraction_order, from_left_t
 from loopgrad.lazy.numpy.creation import Order
 from loopgrad.lazy.numpy.matrix_products import diagonal_view, in_one_dtype
 from loopgrad.lazy.numpy.movement import permute_dims
+from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.numpy.views_and_assignment import WritableDiagonal
 from loopgrad.lazy.tensor.core import (
     as_tensor,
@@ -35,7 +37,7 @@ FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user
 
 def einsum(
     subscripts: Any, /, *operands: Any, out: Out = None, optimize: Any = True, dtype: Any = None,
-    casting: str = "same_kind", order: Order = "K",
+    casting: str = "same_kind", order: Order = "K", precision: Any = None, preferred_element_type: Any = None,
 ) -> Tensor:  # fmt: skip
     """Einstein summation over letters ("ij,jk->ik"); of three operands to eight the order of contractions is
     the one with the fewest multiplications, of more what a greedy search finds (`numpy.einsum_path`).
@@ -47,14 +49,18 @@ def einsum(
     NumPy's other form has lists of numbers behind the operands, and last those of the result: `einsum(x, [0, 1], y,
     [1], [0])`. Dtypes are promoted to one, or converted to `dtype`. With `out` the result is written to that, and it is
     returned; `optimize`, which tells NumPy to look for an order, and `order`, in which NumPy's result would lie, change
-    nothing. Raises ShapeError for letters that don't fit the shapes, DTypeError where `casting` (`lg.can_cast`) forbids
-    the conversion.
+    nothing; `precision` and `preferred_element_type` are those of `matmul`. Raises ShapeError for letters that don't
+    fit the shapes, DTypeError where `casting` (`lg.can_cast`) forbids the conversion.
 
     >>> lg.einsum("ij,j->i", lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))
+    if precision is not None or preferred_element_type is not None:
+        summed = partial(einsum, subscripts, optimize=optimize)
+        result = with_preferred("einsum", summed, operands, precision, preferred_element_type)
+        return delivered("einsum", result, out)
     values, were_bool = in_one_dtype("einsum", operands, dtype, casting)
     inputs, output, values = _parse(subscripts, values)
     if len(operands) == 1 and set(inputs[0]) == set(output) and dtype is None:

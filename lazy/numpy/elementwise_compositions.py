@@ -315,11 +315,12 @@ def isin(
     invert: bool = False,
     *,
     kind: str | None = None,
+    method: str = "auto",
 ) -> Tensor:
     """Whether each element of x occurs among those of `test_elements`: bools of x's shape.
 
-    Few are compared with all, many are sorted and searched by halves; `assume_unique` and `kind`, which tell NumPy how
-    to search, change nothing.
+    Few are compared with all, many are sorted and searched by halves; `assume_unique`, `kind` and `method`, which tell
+    NumPy and JAX how to search, change nothing.
 
     >>> lg.isin([1, 2, 3], [3, 1])
     Tensor([ True, False,  True], dtype=bool)

@@ -176,7 +176,9 @@ def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
 
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
     """Positions in an array of that shape, raveled row by row (`order="C"`) or column by column ("F"), as one index per
-    axis. Raises ValueError for another order, DTypeError for positions that aren't integers.
+    axis. Negative ones count from the end, and those out of range are clamped, as all that are data; Python's and
+    NumPy's numbers raise ValueError for both. Raises ValueError for another order, DTypeError for positions that aren't
+    integers.
 
     >>> lg.unravel_index(lg.asarray([1, 5]), (2, 3))
     (Tensor([0, 1], dtype=int64), Tensor([1, 2], dtype=int64))
@@ -188,7 +190,21 @@ def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Ten
     if order not in ("C", "F"):
         raise ValueError(explained("unravel_index", "order 'C' or 'F'", repr(order), "leave it out"))
     extents = normal_shape("unravel_index", shape)
+    rest = _in_range("unravel_index", indices, rest, prod(extents))
     for extent in reversed(extents) if order == "C" else extents:
         found.append(wrap(ops.mod(rest, extent)))
         rest = ops.floordiv(rest, extent)
     return tuple(reversed(found)) if order == "C" else tuple(found)
+
+
+def _in_range(op: str, given: ArrayLike, places: Value, count: int) -> Value:
+    """The places brought into the range from 0 to count - 1, where they are data; others must be in it."""
+    if not isinstance(given, TensorCore):
+        known = np.asarray(given)
+        if known.size and not (known.min() >= 0 and known.max() < count):
+            fix = "check them, or the shape"
+            raise ValueError(explained(op, f"positions from 0 to {count - 1}", given, fix))
+        return places
+    wide = cast_value(places, int64)
+    inside = ops.select(ops.lt(wide, 0), ops.add(wide, count), wide)
+    return ops.min(ops.max(inside, 0), max(count - 1, 0))

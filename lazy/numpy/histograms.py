@@ -86,9 +86,9 @@ def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
     return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
 
 
-def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
-    below it, towards the smaller numbers.
+    below it, towards the smaller numbers. `method`, JAX's, changes nothing.
 
     int64, of x's shape. Raises ShapeError unless the edges are a vector, ValueError for known ones that neither
     increase nor decrease.

@@ -73,9 +73,15 @@ def get_item(x: Tensor, index: Any) -> Tensor:
     return wrap(read(value, plan_index(value.shape, index)), x._weak)
 
 
-def read(value: Value, plan: IndexPlan) -> Value:
-    """The elements that a plan takes of a value."""
+def read(value: Value, plan: IndexPlan, replaced: bool = False) -> Value:
+    """The elements that a plan takes of a value. Raises IndexRangeError for positions along an axis without elements:
+    there is none that they could be clamped to; not where what is out of range is `replaced`."""
     value = value if plan.widened is None else ops.reshape(value, plan.widened)
+    if plan.axes and not replaced and 0 not in plan.indices[0].shape:
+        for axis in plan.axes:
+            if not value.shape[axis]:
+                fix = "read only what is there, or pass mode='fill' to lg.take"
+                raise IndexRangeError(explained("index", f"no position along axis {axis}", f"shape {value.shape}", fix))
     if plan.spans is not None:
         value = slice_spans(value, plan.spans)
     if plan.axes:

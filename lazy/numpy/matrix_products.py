@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from loopgrad.lazy.numpy.complex_functions import conjugated
 from loopgrad.lazy.numpy.elementwise import multiply, subtract
 from loopgrad.lazy.numpy.indexing import get_item
 from loopgrad.lazy.numpy.movement import expand_dims, moveaxis, ravel, reshape, stack
+from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.views_and_assignment import Diagonal
 from loopgrad.lazy.tensor.core import (
@@ -52,18 +54,23 @@ def in_one_dtype(
 
 
 def matmul(
-    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
-) -> Tensor:
+    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind",
+    precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """Matrix product; leading axes broadcast, a vector counts as a row (left) or a column (right). With `out` written
     to that, and returned.
 
     Shapes (..., m, k) and (..., k, n) give (..., m, n), in the dtype to which both are promoted, or `dtype`, to which
-    both are converted first. Raises ShapeError for a scalar and where the inner extents differ, DTypeError where
-    `casting` (`lg.can_cast`) forbids the conversion.
+    both are converted first. Products here take JAX's keywords, too: `preferred_element_type` is the result's dtype,
+    and where it is wider, the sums'; `precision` changes nothing (`lg.options(matmul_precision=)` does). Raises
+    ShapeError for a scalar and where the inner extents differ, DTypeError where `casting` (`lg.can_cast`) forbids the
+    conversion, ValueError for an unknown precision.
 
     >>> lg.matmul(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
+    if precision is not None or preferred_element_type is not None:
+        return delivered("matmul", with_preferred("matmul", matmul, (x, y), precision, preferred_element_type), out)
     (a, b), were_bool = in_one_dtype("matmul", (x, y), dtype, casting)
     product = wrap(_matrix_product(a, b))
     return delivered("matmul", cast(product, bool_) if were_bool else product, out)
@@ -100,16 +107,20 @@ def _batched_matmul(a: Value, b: Value) -> Value:
     return ops.matmul(broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:])))
 
 
-def dot(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
+def dot(
+    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, precision: Any = None, preferred_element_type: Any = None
+) -> Tensor:
     """NumPy's dot: product with a scalar, inner product of vectors, last axis with second to last. With `out` written
     to that, and returned.
 
-    Shapes (..., k) and (..., k, n) give all axes of x but the last, then those of y but the summed one. Dtypes and
-    errors are those of `matmul`.
+    Shapes (..., k) and (..., k, n) give all axes of x but the last, then those of y but the summed one. Dtypes, JAX's
+    keywords and errors are those of `matmul`.
 
     >>> lg.dot(lg.asarray([1.0, 2.0]), lg.asarray([3.0, 4.0]))
     Tensor(11., dtype=float64)
     """
+    if precision is not None or preferred_element_type is not None:
+        return delivered("dot", with_preferred("dot", dot, (x, y), precision, preferred_element_type), out)
     a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return delivered("dot", multiply(a, b), out)
@@ -118,16 +129,20 @@ def dot(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
 
 
 def vecdot(
-    x: ArrayLike, y: ArrayLike, /, axis: int = -1, *, out: Out = None, dtype: Any = None, casting: str = "same_kind"
-) -> Tensor:
+    x: ArrayLike, y: ArrayLike, /, axis: int = -1, *, out: Out = None, dtype: Any = None, casting: str = "same_kind",
+    precision: Any = None, preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """The inner product along an axis of each, of complex numbers with the conjugates of x, in the dtype to which both
-    are promoted; other axes broadcast. `out`, `dtype` and `casting` are those of `matmul`.
+    are promoted; other axes broadcast. All keywords but the axis are those of `matmul`.
 
     Raises ShapeError where they don't, where the axis' extents differ, and for an axis that one of them hasn't.
 
     >>> lg.vecdot(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
+    if precision is not None or preferred_element_type is not None:
+        along = partial(vecdot, axis=axis)
+        return delivered("vecdot", with_preferred("vecdot", along, (x, y), precision, preferred_element_type), out)
     (a, b), were_bool = in_one_dtype("vecdot", (x, y), dtype, casting)
     first, second = [moveaxis(wrap(v), normal_axis("vecdot", axis, len(v.shape)), -1) for v in (a, b)]
     if first._value.shape[-1] != second._value.shape[-1]:
@@ -137,9 +152,7 @@ def vecdot(
     return delivered("vecdot", cast(result, bool_) if were_bool else result, out)
 
 
-def matvec(
-    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
-) -> Tensor:
+def matvec(x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Matrices times vectors: shapes (..., m, n) and (..., n) give (..., m), in one promoted dtype; others broadcast.
 
     Raises ShapeError where the extents differ, and for less than a matrix or a vector. `out`, `dtype` and `casting` are
@@ -153,9 +166,7 @@ def matvec(
     return delivered("matvec", matmul(x, expand_dims(y, -1), dtype=dtype, casting=casting)[..., 0], out)
 
 
-def vecmat(
-    x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
-) -> Tensor:
+def vecmat(x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Vectors (their conjugates) times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype.
 
     Other axes broadcast. Raises ShapeError where the extents differ, and for less than a vector or a matrix. `out`,
@@ -177,24 +188,27 @@ def _ranked(op: str, *operands: tuple[ArrayLike, int]) -> None:
             raise ShapeError(explained(op, f"at least {least} dimensions", value.type, "add axes, or use lg.matmul"))
 
 
-def vdot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+def vdot(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The inner product of all elements, of complex numbers with the conjugates of x, of shape (); raises ShapeError
-    where their numbers differ.
+    where their numbers differ. The keywords are those of `matmul`.
 
     >>> lg.vdot(lg.asarray([[1, 2], [3, 4]]), lg.ones((2, 2)))
     Tensor(10., dtype=float64)
     """
-    return matmul(ravel(conjugated(x)), ravel(y))
+    a, b = ravel(conjugated(x)), ravel(y)
+    return matmul(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
-def inner(x: ArrayLike, y: ArrayLike, /) -> Tensor:
+def inner(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axes: shapes (..., k) and (..., k) give all other axes, x's first.
 
-    Dtypes are promoted to one. Raises ShapeError where the last extents differ.
+    Dtypes are promoted to one; the keywords are those of `matmul`. Raises ShapeError where the last extents differ.
 
     >>> lg.inner(lg.asarray([[1, 2], [3, 4]]), lg.asarray([1, 10]))
     Tensor([21, 43], dtype=int64)
     """
+    if precision is not None or preferred_element_type is not None:
+        return with_preferred("inner", inner, (x, y), precision, preferred_element_type)
     a, b = meet_arrays(x, y)
     if not a._value.shape or not b._value.shape:
         return multiply(a, b)
@@ -212,14 +226,21 @@ def outer(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
     return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])), out=out)
 
 
-def tensordot(x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(
+    x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2, *, precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Tensor:  # fmt: skip
     """Sum of products over pairs of axes (an int: the last of `x` with the first of `y`).
 
-    The result has x's other axes, then y's, in one promoted dtype. Raises ShapeError where paired extents differ.
+    The result has x's other axes, then y's, in one promoted dtype; the keywords are those of `matmul`. Raises
+    ShapeError where paired extents differ.
 
     >>> lg.tensordot(lg.ones((2, 3, 4)), lg.ones((3, 4, 5)), axes=2).shape
     (2, 5)
     """
+    if precision is not None or preferred_element_type is not None:
+        summed = partial(tensordot, axes=axes)
+        return with_preferred("tensordot", summed, (x, y), precision, preferred_element_type)
     (a, b), were_bool = in_one_dtype("tensordot", (x, y))
     if isinstance(axes, int):
         most = min(len(a.shape), len(b.shape))

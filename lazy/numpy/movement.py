@@ -264,26 +264,28 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return whole(t) if value is t._value else viewed(t, Flipped(axes), value)
 
 
-def roll(x: ArrayLike, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(
+    x: ArrayLike, /, shift: int | Sequence[int] | np.ndarray[Any, Any],
+    axis: int | Sequence[int] | np.ndarray[Any, Any] | None = None,
+) -> Tensor:  # fmt: skip
     """Shift elements along axes (None: of x raveled); what leaves at one end enters at the other.
 
-    Shape and dtype stay. Raises ShapeError unless there is one shift for each axis, DTypeError for a shift that isn't
-    an integer (NumPy cuts its fraction off).
+    Shape and dtype stay. Several shifts go to several axes, or one after the other along one. Raises ShapeError for
+    other numbers of them, DTypeError for a shift that isn't an integer (NumPy cuts its fraction off).
 
     >>> lg.roll(lg.arange(5), 2)
     Tensor([3, 4, 0, 1, 2], dtype=int64)
     """
     t = as_tensor(x)
     if axis is None:
-        if isinstance(shift, tuple | list):
-            raise ShapeError(explained("roll", "one shift without an axis", shift, "pass axis"))
         return reshape(roll(ravel(t), shift, axis=0), t._value.shape, copy=True)
     t = copied(t)
-    axes = axis if isinstance(axis, tuple | list) else [axis]
-    shifts = shift if isinstance(shift, tuple | list) else [shift] * len(axes)
-    if len(shifts) != len(axes):
-        raise ShapeError(explained("roll", "one shift per axis", f"{shift} for {axis}", "make them as many"))
-    for amount, a in zip(shifts, axes, strict=True):
+    try:
+        shifts, axes = np.broadcast_arrays(shift, axis)
+    except ValueError:
+        fix = "make them as many"
+        raise ShapeError(explained("roll", "one shift per axis", f"{shift} for {axis}", fix)) from None
+    for amount, a in zip(shifts.flat, axes.flat, strict=True):
         d = normal_axis("roll", a, len(t._value.shape))
         extent = t._value.shape[d]
         cut = extent - _whole_shift(amount) % extent if extent else 0

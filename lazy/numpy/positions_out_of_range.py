@@ -41,7 +41,7 @@ def read_by_mode(op: str, x: Tensor, index: Any, mode: str | None, fill_value: A
     """`x[index]`, and what the mode says where a position is out of range."""
     check_mode(op, mode)
     plan = plan_index(x._value.shape, _positions(index))
-    result = wrap(read(x._value, plan))
+    result = wrap(read(x._value, plan, replaced=mode in _FILLED))
     if mode not in _FILLED or not plan.axes:
         return result
     usual = _usual_fill(x._value.dtype) if fill_value is None else fill_value

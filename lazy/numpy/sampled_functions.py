@@ -212,7 +212,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tens
     Tensor([[4., 2., 1.],
             [9., 3., 1.]], dtype=float64)
     """
-    t = vector_operand("vander", x)
+    t = vector_operand("vander", x, empty=True)
     t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
     count = t._value.shape[0] if N is None else N
     columns = [ones_like(t)[:, None]]

@@ -1,7 +1,7 @@
 """Vectors as sets: what two have in common, and what only one has.
 
 How many there are depends on data, so these functions evaluate their arguments, as `unique` does, and raise
-TracedValueError while tracing. Results are in order; NaN equals nothing.
+TracedValueError while tracing, unless `size` says how many to give. Results are in order; NaN equals nothing.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.numpy.elementwise import add, equal, logical_and, logical_not, subtract
+from loopgrad.lazy.numpy.creation import arange, zeros
+from loopgrad.lazy.numpy.elementwise import logical_and, logical_not, minimum, not_equal
 from loopgrad.lazy.numpy.elementwise_compositions import isin
 from loopgrad.lazy.numpy.found_positions import flatnonzero
 from loopgrad.lazy.numpy.movement import concat, ravel
 from loopgrad.lazy.numpy.reduction import diff
-from loopgrad.lazy.numpy.sorting import argsort, sort
+from loopgrad.lazy.numpy.reduction import sum as total
+from loopgrad.lazy.numpy.sorting import argsort, searchsorted, sort
+from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.numpy.unique import unique
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes
+from loopgrad.lazy.tensor.promotion import allow_cast
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -39,81 +43,117 @@ def union1d(x: ArrayLike, y: ArrayLike, /, *, size: int | None = None, fill_valu
     return found
 
 
-def _each_once(x: Tensor, are_unique: bool) -> Tensor:
-    """The different elements in order, or all of them as they are."""
-    found = ravel(x) if are_unique else unique(x)
-    assert not isinstance(found, tuple)
-    return found
+def _begins(ordered: Tensor) -> Tensor:
+    """Where an element of a vector in order is for the first time; all NaN are one."""
+    if not ordered._value.shape[0]:
+        return zeros((0,), dtype=bool)
+    later, earlier = ordered[1:], ordered[:-1]
+    both_nan = logical_and(not_equal(later, later), not_equal(earlier, earlier))
+    return concat([as_tensor([True]), logical_and(not_equal(later, earlier), logical_not(both_nan))])
+
+
+class _ChosenElements:
+    """The elements of a vector where a mask holds: all of them, which evaluates it, or `size`: then `fill_value` in
+    place of what is missing (None: the first of them, or 0 where there is none)."""
+
+    def __init__(self, mask: Tensor, size: int | None) -> None:
+        self.mask, self.size = mask, size
+        self.places = flatnonzero(mask, size=size)
+
+    def of(self, x: Tensor, fill_value: ArrayLike | None) -> Tensor:
+        if self.size is None:
+            return take(x, self.places)
+        if not x._value.shape[0]:
+            x, there = zeros((1,), dtype=x._value.dtype), zeros((self.size,), dtype=bool)
+        else:
+            there = arange(self.size) < total(self.mask)
+        found = take(x, self.places)
+        usual = where(there[:1], found[:1], 0) if fill_value is None else as_tensor(fill_value)
+        return where(there, found, cast(usual, x._value.dtype))
 
 
 def intersect1d(
-    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, return_indices: bool = False
-) -> Tensor | tuple[Tensor, Tensor, Tensor]:
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, return_indices: bool = False, *,
+    size: int | None = None, fill_value: ArrayLike | None = None,
+) -> Tensor | tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """What is in x and in y, each once, in order: a vector of the dtype to which both are promoted.
 
     With `return_indices` a tuple: then also where each is for the first time in x, and in y, raveled (int64).
-    `assume_unique`: neither holds an element twice.
+    `assume_unique`: neither holds an element twice. With JAX's `size` there are so many, of which those that are
+    missing are `fill_value` (None: the smallest), and their places the lengths of x and of y.
 
     >>> lg.intersect1d([3, 1, 2], [2, 3, 5])
     Tensor([2, 3], dtype=int64)
+    >>> lg.intersect1d([3, 1, 2], [2, 3, 5], size=3, fill_value=-1)
+    Tensor([ 2,  3, -1], dtype=int64)
     """
-    a, b = meet_arrays(x, y)
-    if return_indices and not assume_unique:
-        (a, first), (b, second) = unique(a, return_index=True), unique(b, return_index=True)
-    else:
-        a, b = _each_once(a, assume_unique), _each_once(b, assume_unique)
-    count = a._value.shape[0]
-    together = concat([a, b])
-    order = argsort(together)
-    ordered = take(together, order)
-    places = flatnonzero(equal(ordered[1:], ordered[:-1]))
-    common = take(ordered, places)
+    a, b = map(ravel, meet_arrays(x, y))
+    order = argsort(a)
+    ordered = take(a, order)
+    chosen = _ChosenElements(logical_and(_begins(ordered), isin(ordered, b)), size)
+    common = chosen.of(ordered, fill_value)
     if not return_indices:
         return common
-    here, there = take(order, places), subtract(take(order, add(places, 1)), count)
-    return (common, here, there) if assume_unique else (common, take(first, here), take(second, there))
+    there = argsort(b)
+    count = b._value.shape[0]
+    places = searchsorted(take(b, there), take(ordered, chosen.places)) if count else chosen.places
+    behind = take(there, minimum(places, count - 1)) if count else places
+    if size is None:
+        return common, take(order, chosen.places), behind
+    known = arange(size) < total(chosen.mask)
+    return common, chosen.of(order, a._value.shape[0]), where(known, behind, count)
 
 
-def setdiff1d(x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False) -> Tensor:
+def setdiff1d(
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """What is in x and not in y, each once, in order: a vector of x's dtype.
 
-    `assume_unique`: neither holds an element twice; then in x's order.
+    `assume_unique`: neither holds an element twice; then in x's order. With JAX's `size` there are so many, of which
+    those that are missing are `fill_value` (None: 0).
 
     >>> lg.setdiff1d([3, 1, 2], [2])
     Tensor([1, 3], dtype=int64)
     """
-    a = _each_once(as_tensor(x), assume_unique)
-    return take(a, flatnonzero(isin(a, y, invert=True)))
+    a = ravel(x) if assume_unique else sort(ravel(x))
+    left = isin(a, y, invert=True)
+    mask = left if assume_unique else logical_and(_begins(a), left)
+    return _ChosenElements(mask, size).of(a, 0 if fill_value is None else fill_value)
 
 
-def setxor1d(x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False) -> Tensor:
+def setxor1d(
+    x: ArrayLike, y: ArrayLike, /, assume_unique: bool = False, *, size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Tensor:  # fmt: skip
     """What is in x or in y but not in both, each once, in order: a vector of the dtype to which both are promoted.
 
-    `assume_unique`: neither holds an element twice.
+    `assume_unique`: neither holds an element twice. `size` and `fill_value` are those of `intersect1d`.
 
     >>> lg.setxor1d([3, 1, 2], [2, 5])
     Tensor([1, 3, 5], dtype=int64)
     """
-    ordered = sort(concat([_each_once(t, assume_unique) for t in meet_arrays(x, y)]))
-    if not ordered._value.shape[0]:
-        return ordered
-    same = equal(ordered[1:], ordered[:-1])
-    edge = as_tensor([False])
-    alone = logical_and(logical_not(concat([edge, same])), logical_not(concat([same, edge])))
-    return take(ordered, flatnonzero(alone))
+    a, b = [sort(ravel(t)) for t in meet_arrays(x, y)]
+    alone = [logical_and(_begins(s), isin(s, t, invert=True)) for s, t in ((a, b), (b, a))]
+    together = concat([a, b])
+    order = argsort(together)
+    return _ChosenElements(take(concat(alone), order), size).of(take(together, order), fill_value)
 
 
 def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     """Differences of neighbours of x raveled, with `to_begin` before and `to_end` behind them: a vector of x's dtype.
+
+    Raises DTypeError for ends of another kind, which that dtype can't hold.
 
     >>> lg.ediff1d([1, 4, 9], to_end=0)
     Tensor([3, 5, 0], dtype=int64)
     """
     steps = diff(ravel(x))
     dtype = steps._value.dtype
-    around = [None if part is None else cast(ravel(part), dtype) for part in (to_begin, to_end)]
-    parts = [part for part in (around[0], steps, around[1]) if part is not None]
-    return parts[0] if len(parts) == 1 else concat(parts)
+    parts = [ravel(part) for part in (to_begin, steps, to_end) if part is not None]
+    for part in parts:
+        allow_cast("ediff1d", part._value.dtype, dtype, "same_kind")
+    return steps if len(parts) == 1 else concat([cast(part, dtype) for part in parts])
 
 
 def trim_zeros(x: ArrayLike, /, trim: str = "fb", axis: Any = None) -> Tensor:

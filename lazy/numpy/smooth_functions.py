@@ -6,8 +6,10 @@ Each piece is the function on both sides of its border, so that derivatives of e
 
 from __future__ import annotations
 
+from math import pi
 from typing import TYPE_CHECKING, Final
 
+from loopgrad.graph import ops
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
     add,
@@ -23,6 +25,7 @@ from loopgrad.lazy.numpy.elementwise import (
     multiply,
     negative,
     power,
+    round,
     sqrt,
     stop_gradient,
     subtract,
@@ -69,7 +72,8 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 
 @binary
 def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
-    """log(exp(x) + exp(y)) without overflow; operands broadcast, and integers give the default float.
+    """log(exp(x) + exp(y)) without overflow; operands broadcast, and integers give the default float. Of complex
+    numbers it is the principal logarithm, with an imaginary part from -pi to pi.
 
     >>> lg.logaddexp(1000.0, 1000.0)
     Tensor(1000.69314718, dtype=float64)
@@ -81,7 +85,15 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     p, q = where(alone, 0.0, p), where(alone, 0.0, q)
     first = greater_equal(p, q)
     top, low = where(first, p, q), where(first, q, p)
-    return where(alone, largest, add(top, log1p(exp(subtract(low, top)))))
+    result = where(alone, largest, add(top, log1p(exp(subtract(low, top)))))
+    return result if a.dtype.kind == "f" else _principal(result)
+
+
+def _principal(logarithm: Tensor) -> Tensor:
+    """The same logarithm with an imaginary part from -pi to pi."""
+    turns = round(divide(stop_gradient(wrap(ops.imag(logarithm._value))), 2.0 * pi))
+    known = where(equal(turns, turns), turns, 0.0)  # of an infinite angle it stays what it is
+    return subtract(logarithm, multiply(known, 2j * pi))
 
 
 @unary

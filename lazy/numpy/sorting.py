@@ -127,12 +127,14 @@ def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return take_along_axis(t, order, axis=d), order
 
 
-def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None) -> Tensor:
+def searchsorted(
+    a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
+) -> Tensor:
     """Where to insert `v` into the sorted vector `a` so that it stays sorted: int64, of v's shape.
 
     `side` "left" is before equal elements, "right" behind them; `sorter` has the positions that sort `a` where it isn't
-    sorted. By halves: about log2(size of `a`) looks for each of `v`. Raises ShapeError where `a` isn't a vector, or
-    `sorter` not as long as it, ValueError for another side.
+    sorted. By halves: about log2(size of `a`) looks for each of `v`, whatever `method`, JAX's, says. Raises ShapeError
+    where `a` isn't a vector, or `sorter` not as long as it, ValueError for another side.
 
     >>> lg.searchsorted(lg.asarray([1.0, 2.0, 4.0]), lg.asarray([2.0, 3.0]))
     Tensor([1, 2], dtype=int64)

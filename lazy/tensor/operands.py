@@ -191,9 +191,10 @@ def as_first(op: str, initial: ArrayLike) -> ArrayLike:
     return t
 
 
-def vector_operand(op: str, x: ArrayLike) -> Tensor:
-    """`x` as a vector that isn't empty; raises ShapeError for anything else."""
+def vector_operand(op: str, x: ArrayLike, empty: bool = False) -> Tensor:
+    """`x` as a vector, that isn't empty unless this is allowed; raises ShapeError for anything else."""
     t = as_tensor(x)
-    if len(t._value.shape) != 1 or not t._value.shape[0]:
-        raise ShapeError(explained(op, "a vector of at least one element", t._value.type, "ravel it"))
+    if len(t._value.shape) != 1 or not (empty or t._value.shape[0]):
+        expected = "a vector" if empty else "a vector of at least one element"
+        raise ShapeError(explained(op, expected, t._value.type, "ravel it"))
     return t

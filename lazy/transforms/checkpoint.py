@@ -7,7 +7,7 @@ function itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -19,6 +19,7 @@ from loopgrad.lazy.loops.traced_functions import kind_of, require_returned_gener
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, map_leaves, unflatten
+from loopgrad.lazy.transforms.static_arguments import StaticParameters, with_static
 from loopgrad.lazy.transforms.transformed import TransformedFunction
 
 PUBLIC: Final = "checkpoint checkpoint_policies name"
@@ -69,25 +70,33 @@ class checkpoint_policies:  # JAX's name, of a namespace
         return Policy((*one.save, "or", *other.save)) if one.save and other.save else Policy(one.save or other.save)
 
 
-def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None = None) -> Callable[..., Any]:
+def checkpoint(
+    fun: Callable[..., Any] | None = None, *, policy: Policy | None = None, static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (), prevent_cse: bool = True,
+) -> Callable[..., Any]:  # fmt: skip
     """`fun`, rematerialised: differentiating it saves its arguments (trees of tensors) and captures, and of what it
     computes only what `policy` says, one of `lg.checkpoint_policies` (nothing without one).
 
     Its reverse pass runs `fun` once more; values and derivatives are those of `fun`. Python numbers and what can't be a
-    tensor are handed on as they are, so the function may branch on them. A generator from which it draws is returned
-    beside the results, else TracedValueError is raised. Without `fun` it is a decorator,
-    `@lg.checkpoint(policy=...)`. TypeError where the policy isn't one.
+    tensor are handed on as they are, so the function may branch on them, and so are the arguments that `static_argnums`
+    and `static_argnames` name (as for `lg.compile`). A generator from which it draws is returned beside the results,
+    else TracedValueError is raised. `prevent_cse`, JAX's, changes nothing: what is computed again never becomes one
+    with what was computed before. Without `fun` it is a decorator, `@lg.checkpoint(policy=...)`. TypeError where the
+    policy isn't one.
 
     >>> lg.grad(lambda x: lg.checkpoint(lambda v: lg.sin(lg.sin(v)))(x))(0.0)
     Tensor(1., dtype=float64)
     """
 
     save = _saved(policy)
+    again = partial(checkpoint, policy=policy, static_argnums=static_argnums, static_argnames=static_argnames)
     if fun is None:
-        return lambda f: checkpoint(f, policy=policy)
+        return again
     check_function("checkpoint", fun)
+    chosen = StaticParameters(fun, static_argnums, static_argnames)
 
     def rematerialised(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs, static = chosen.split(args, kwargs) if chosen else (args, kwargs, {})
         leaves, structure = flatten((args, kwargs))
         moving = [i for i, x in enumerate(leaves) if is_dynamic(x) and not is_scalar(x)]
         tensors = [as_tensor(leaves[i]) for i in moving]
@@ -96,7 +105,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
             given = list(leaves)
             for i, t in zip(moving, inner, strict=True):
                 given[i] = t
-            positional, named = unflatten(structure, given)
+            positional, named = with_static(unflatten(structure, given), static)
             return fun(*positional, **named)
 
         def traceable(inner: Any) -> Any:
@@ -111,7 +120,7 @@ def checkpoint(fun: Callable[..., Any] | None = None, *, policy: Policy | None =
         values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 
-    return TransformedFunction(partial(checkpoint, policy=policy), fun, rematerialised)
+    return TransformedFunction(again, fun, rematerialised)
 
 
 def _saved(policy: Policy | None) -> tuple[str, ...] | None:

@@ -33,8 +33,10 @@ LARGEST_EXACT: Final = 34  # binomials of larger matrices leave 64 bits
 
 
 def _vector(op: str, x: ArrayLike, least: int = 0) -> Tensor:
+    """x, a number as a vector of one, as SciPy takes it."""
     t = as_tensor(x)
-    if not t.shape or t.shape[-1] < least:
+    t = t if t.shape else expand_dims(t, 0)
+    if t.shape[-1] < least:
         fix = "reshape or extend it"
         raise ShapeError(explained(op, f"a vector of at least {least} elements", t._value.type, fix))
     return t
@@ -50,7 +52,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Tensor:
     """The matrix with the same number along each diagonal: first column c, first row r (without its first element).
 
     Shapes (..., m) and (..., n) give (..., m, n), in the dtype that they are promoted to; r is conj(c) where it isn't
-    given. Raises ShapeError for numbers without axes.
+    given. A number counts as a vector of one.
 
     >>> lg.linalg.toeplitz([1, 2, 3], [1, 8, 9])
     Tensor([[1, 8, 9],
@@ -91,8 +93,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Tensor:
 
 
 def circulant(c: ArrayLike) -> Tensor:
-    """The matrix whose columns are c rolled: shape (..., n) gives (..., n, n), the dtype stays. Raises ShapeError for a
-    number.
+    """The matrix whose columns are c rolled: shape (..., n) gives (..., n, n), the dtype stays.
 
     >>> lg.linalg.circulant([1, 2, 3])
     Tensor([[1, 3, 2],

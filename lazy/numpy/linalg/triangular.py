@@ -22,15 +22,17 @@ PUBLIC_LINALG: Final = "cho_factor cho_solve lu lu_factor lu_solve solve_triangu
 
 
 def solve_triangular(
-    a: ArrayLike, b: ArrayLike, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False
-) -> Tensor:
+    a: ArrayLike, b: ArrayLike, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
+    overwrite_b: bool = False, check_finite: bool = True,
+) -> Tensor:  # fmt: skip
     """The x with `a @ x = b` for triangular `a`, of which the other triangle isn't read; `a.T @ x = b` for `trans` 1,
     with the complex conjugate for 2.
 
     SciPy's, for batches: shapes (..., n, n) and (..., n, k), or (n,) for one column. With `unit_diagonal` the diagonal
-    counts as ones. Dtypes are promoted to one float. Raises LinAlgError for matrices that aren't square, ShapeError
-    where extents differ, ValueError for another `trans`. Where a 0 on the diagonal is evaluated, LinAlgError is raised;
-    in functions that are traced it gives infinities or NaN.
+    counts as ones. `overwrite_b` and `check_finite`, and their like in the functions below, change nothing: results
+    have memory of their own, and what isn't finite isn't looked for. Dtypes are promoted to one float. Raises
+    LinAlgError for matrices that aren't square, ShapeError where extents differ, ValueError for another `trans`. Where
+    a 0 on the diagonal is evaluated, LinAlgError is raised; in functions that are traced it gives infinities or NaN.
 
     >>> lg.linalg.solve_triangular(lg.asarray([[2.0, 0.0], [1.0, 4.0]]), lg.asarray([2.0, 9.0]), lower=True)
     Tensor([1., 2.], dtype=float64)
@@ -65,7 +67,9 @@ def _as_given(x: Value, vector: bool) -> Value:
     return ops.reshape(x, x.shape[:-1]) if vector else x
 
 
-def cho_factor(a: ArrayLike, /, lower: bool = False) -> tuple[Tensor, bool]:
+def cho_factor(
+    a: ArrayLike, /, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Tensor, bool]:
     """The Cholesky factor for `cho_solve`, and which triangle it is: SciPy's, for batches, zeros in the other triangle.
 
     Shapes, dtypes and errors are those of `cholesky`.
@@ -77,7 +81,9 @@ def cho_factor(a: ArrayLike, /, lower: bool = False) -> tuple[Tensor, bool]:
     return cholesky(a, upper=not lower), lower
 
 
-def cho_solve(factor: tuple[ArrayLike, bool], b: ArrayLike, /) -> Tensor:
+def cho_solve(
+    factor: tuple[ArrayLike, bool], b: ArrayLike, /, overwrite_b: bool = False, check_finite: bool = True
+) -> Tensor:
     """The x with `a @ x = b`, by what `cho_factor` gave.
 
     Shapes (..., n, n) and (..., n, k), or (n,) for one column. Raises LinAlgError for matrices that aren't square,
@@ -97,7 +103,10 @@ def cho_solve(factor: tuple[ArrayLike, bool], b: ArrayLike, /) -> Tensor:
     return wrap(_as_given(x, vector))
 
 
-def lu(a: ArrayLike, /, permute_l: bool = False, p_indices: bool = False) -> Any:
+def lu(
+    a: ArrayLike, /, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
+    p_indices: bool = False,
+) -> Any:  # fmt: skip
     """p, l and u with `a = p @ l @ u`: SciPy's, for batches.
 
     With k = min(m, n), shape (..., m, n) gives (..., m, m), (..., m, k) and (..., k, n). With `p_indices` the first is
@@ -123,7 +132,7 @@ def lu(a: ArrayLike, /, permute_l: bool = False, p_indices: bool = False) -> Any
     return wrap(mx.rows_at(eye, places)), wrap(left), wrap(right)
 
 
-def lu_factor(a: ArrayLike, /) -> tuple[Tensor, Tensor]:
+def lu_factor(a: ArrayLike, /, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     """Both LU factors in one array, and with which row each was exchanged (int64): SciPy's, for batches.
 
     Shape (..., m, n) gives (..., m, n) and (..., min(m, n)). Integers give the default float. Raises LinAlgError for
@@ -143,7 +152,10 @@ def _factored(op: str, a: ArrayLike) -> tuple[Value, Value, Value]:
     return mx.lu(value)
 
 
-def lu_solve(factors: tuple[ArrayLike, ArrayLike], b: ArrayLike, /, trans: int = 0) -> Tensor:
+def lu_solve(
+    factors: tuple[ArrayLike, ArrayLike], b: ArrayLike, /, trans: int = 0, overwrite_b: bool = False,
+    check_finite: bool = True,
+) -> Tensor:  # fmt: skip
     """The x with `a @ x = b`, by what `lu_factor(a)` gave; `a.T @ x = b` for `trans` 1.
 
     Shapes (..., n, n) and (..., n, k), or (n,) for one column. Raises LinAlgError for matrices that aren't square,

@@ -91,3 +91,11 @@ def test_branches_in_loops(device: str) -> None:
         return lg.cond(i % 2 == 0, lambda w: w + i, lambda w: w * 2, v)
 
     assert lg.fori_loop(0, 5, body, 1.0).item() == ((1 * 2) + 2) * 2 + 4
+
+
+def test_numbers_of_a_branch_that_is_known_are_tensors(device: str) -> None:
+    """As those of one that data choose: weak, so that they give way."""
+    for known in (lg.cond(True, lambda: 1.0, lambda: 2.0), lg.switch(1, [lambda: 2.0, lambda: 1.0])):
+        assert isinstance(known, lg.Tensor)
+        assert float(known) == 1.0
+        assert (known * lg.ones(1, dtype=lg.float32)).dtype == lg.float32

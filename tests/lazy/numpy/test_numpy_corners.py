@@ -144,3 +144,59 @@ def test_indices_by_name_and_characteristic_polynomials():
     np.testing.assert_allclose(lg.poly(lg.asarray(a + 1j)), np.poly(a + 1j), rtol=1e-10)
     with pytest.raises(lg.ShapeError, match="a vector of zeros or a square matrix"):
         lg.poly(lg.ones((2, 3)))
+
+
+def test_shifts_and_axes_of_a_roll_broadcast(device):
+    x = np.arange(12.0).reshape(3, 4)
+    for shift, axis in [
+        ((1, 2), None), (np.array([1, 2]), None), ((1, 2), 1), (np.array([1, -1]), (0, 1)), (np.int8(3), np.array([1])),
+        ((), 0),
+    ]:  # fmt: skip
+        np.testing.assert_array_equal(np.asarray(lg.roll(lg.asarray(x), shift, axis)), np.roll(x, shift, axis))
+    with pytest.raises(lg.ShapeError, match="one shift per axis"):
+        lg.roll(lg.asarray(x), (1, 2, 3), (0, 1))
+
+
+def test_logaddexp_of_complex_numbers_is_a_principal_logarithm(device):
+    x, y = np.array([1 + 4j, 700 - 9j, -2 + 3j]), np.array([1 + 4j, 700.5 - 9j, 1 - 3.1j])
+    shift = np.maximum(x.real, y.real)
+    expected = np.log(np.exp(x - shift) + np.exp(y - shift)) + shift
+    np.testing.assert_allclose(np.asarray(lg.logaddexp(lg.asarray(x), lg.asarray(y))), expected, rtol=1e-12)
+    ones, zeros = lg.ones(3, dtype=complex), lg.zeros(3, dtype=complex)
+    slope = lg.jvp(lg.logaddexp, (lg.asarray(x), lg.asarray(y)), (ones, zeros))[1]
+    share = np.exp(x - shift) / (np.exp(x - shift) + np.exp(y - shift))
+    np.testing.assert_allclose(np.asarray(slope), share, rtol=1e-12)
+
+
+def test_an_axis_without_elements_has_nothing_to_read(device):
+    nothing = lg.zeros((2, 0))
+    for read in (lambda i: lg.take(nothing, i, axis=1), lambda i: nothing[:, i], lambda i: lg.take(nothing, i)):
+        assert 0 in read(lg.zeros((0,), dtype=int)).shape
+        with pytest.raises(IndexError, match="no position along axis"):
+            read(lg.asarray([0]))
+    assert np.isnan(np.asarray(lg.take(nothing, lg.asarray([0]), axis=1, mode="fill"))).all()
+
+
+def test_ends_that_differences_cannot_hold(device):
+    np.testing.assert_array_equal(np.asarray(lg.ediff1d([1, 2, 4], to_end=[300])), np.ediff1d([1, 2, 4], to_end=[300]))
+    with pytest.raises(lg.DTypeError, match="same_kind"):
+        lg.ediff1d([1, 2, 4], to_end=1.5)
+
+
+def test_positions_beyond_an_array_are_not_unraveled(device):
+    for places in (-1, 42, np.array([0, 100])):
+        with pytest.raises(ValueError, match="0 to 41"):
+            lg.unravel_index(places, (7, 6))
+    data = lg.unravel_index(lg.asarray([-1, 41, 100]), (7, 6))  # as JAX gives them
+    assert [np.asarray(t).tolist() for t in data] == [[6, 6, 6], [5, 5, 5]]
+
+
+def test_powers_of_no_numbers(device):
+    for options in ({}, {"N": 3}, {"N": 0}):
+        assert lg.vander(lg.asarray([]), **options).shape == np.vander([], **options).shape
+
+
+def test_equal_dtypes_have_equal_hashes():
+    for dtype in (lg.float32, lg.bool_, lg.complex128, lg.int8):
+        assert {np.dtype(dtype.name): 1}[dtype] == 1
+        assert {dtype: 2}[np.dtype(dtype.name)] == 2

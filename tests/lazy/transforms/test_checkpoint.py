@@ -243,3 +243,15 @@ def test_memory_of_arguments_and_results_belongs_to_the_function(device: str, po
     same *= 2.0
     np.testing.assert_array_equal(x, [1.0, 2, 3])
     np.testing.assert_array_equal(host, [1.0, 1])
+
+
+def test_static_arguments_are_handed_on(device: str) -> None:
+    """By position and by name; `prevent_cse` is JAX's."""
+    power = lg.checkpoint(
+        lambda x, n, shift=None: lg.sum(x**n) + shift["by"], static_argnums=(1,), static_argnames="shift",
+        prevent_cse=False,
+    )  # fmt: skip
+    x = lg.asarray([1.0, 2.0])
+    value, slope = lg.value_and_grad(lambda x: power(x, 3, shift={"by": 1.0}))(x)
+    assert float(value) == 10.0
+    np.testing.assert_array_equal(np.asarray(slope), [3.0, 12.0])

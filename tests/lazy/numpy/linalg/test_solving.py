@@ -140,3 +140,27 @@ def test_errors_are_of_numpys_kinds() -> None:
 def test_two_bounds_of_singular_values_are_not_both_taken(name: str, bounds: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match=f"one of {bounds[0]} and {bounds[1]}"):
         getattr(lg.linalg, name)(lg.eye(2), **dict.fromkeys(bounds, 1e-3))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_what_is_known_of_matrices(device: str, dtype: str) -> None:
+    """Only the part is read that the structure needs, also of transposed ones."""
+    a = matrices(4, 4).astype(dtype) + (1j * matrices(4, 4) if dtype == "complex128" else 0)
+    b, positive = RNG.standard_normal((4, 2)), a @ a.conj().T + np.eye(4)
+    for lower in (False, True):
+        triangle, rest = (np.tril(a), np.tril(a, -1)) if lower else (np.triu(a), np.triu(a, 1))
+        real = triangle - 1j * np.diag(np.diag(triangle).imag) if dtype == "complex128" else triangle
+        whole = {
+            "gen": a, "pos": positive, "sym": triangle + rest.T, "her": real + rest.conj().T,
+            "upper triangular": np.triu(a), "lower triangular": np.tril(a), "diagonal": np.diag(np.diag(a)),
+        }  # fmt: skip
+        for name, matrix in whole.items():
+            given = positive if name == "pos" else a
+            for transposed in (False, True):
+                x = lg.linalg.solve(given, b, lower=lower, assume_a=name, transposed=transposed)
+                expected = np.linalg.solve(matrix.T if transposed else matrix, b).astype(dtype)
+                check(x, expected, 1e-10)
+    with pytest.raises(ValueError, match="assume_a"):
+        lg.linalg.solve(a, b, assume_a="nice")
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        lg.eval(lg.linalg.solve(-positive, b, assume_a="pos"))
