@@ -122,15 +122,18 @@ def surfaced(graph: Graph) -> Graph:
     """`graph` with marks on the results of regions that end with marks."""
     if not any(_ends_marked(r) for node in graph.nodes if node.regions for r in node.results):
         return graph
-    builder, env = GraphBuilder(), dict[Value, Value]()
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
-        builder.loc = node.loc
-        builder.nodes.append(current)
-        for old, new in zip(node.results, current.results, strict=True):
-            mark = _ends_marked(old) if node.regions else None
-            env[old] = new if mark is None else builder.emit("alias", (new,), _passing(mark.attrs.get("name")))[0]
-    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+    return rebuild(graph, _surfacing, inner=False)
+
+
+def _surfacing(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    marks = [_ends_marked(r) for r in node.results] if node.regions else ()
+    if not any(marks):
+        return None
+    builder.nodes.append(node)
+    return [
+        r if mark is None else builder.value("alias", r, **_passing(mark.attrs.get("name")))
+        for r, mark in zip(node.results, marks, strict=True)
+    ]
 
 
 def _ends_marked(result: Value) -> Node | None:
@@ -198,4 +201,3 @@ def _unmarked(node: Node, builder: GraphBuilder, addition: str) -> Sequence[Valu
         own = attrs.get("gathered") or (node.attrs[_MARK] != "passing" and attrs.get("name"))
         return builder.emit("alias", node.operands, attrs) if own else node.operands
     return builder.emit(node.op, node.operands, {**attrs, "name": attrs["name"] + addition})
-

@@ -35,7 +35,7 @@ from loopgrad.graph.identities import of_nothing
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls, pads, scatters
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS
-from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild, renewed
+from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype
 
@@ -82,28 +82,18 @@ def rewrite_block(graph: Graph, in_order: bool = False, wide_products: bool = Fa
     of matrices don't read 16-bit floats."""
     graph = rewrite_sorts(graph)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
-    builder = GraphBuilder()
-    env: dict[Value, Value] = {}
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
-        builder.loc = current.loc
-        results: Sequence[Value] | None = None
-        if current.op in REDUCTIONS:
-            results = _reduce(current, builder, in_order)
-        elif current.op == "matmul":
-            results = in_slices(current, builder)
-        elif current.op == "scatter":
-            results = _scatter(current, builder, in_order)
-        elif current.op == "concat" and len(current.operands) > MOST_PIECES:
-            results = [_in_pieces(current, builder)]
-        if results is None:
-            builder.nodes.append(current)
-            results = current.results
-        if results is not node.results:
-            env.update(zip(node.results, results, strict=True))
-    if not env:
-        return graph
-    return Graph(graph.inputs, tuple(builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        match node.op:
+            case "matmul":
+                return in_slices(node, builder)
+            case "scatter":
+                return _scatter(node, builder, in_order)
+            case "concat" if len(node.operands) > MOST_PIECES:
+                return [_in_pieces(node, builder)]
+        return _reduce(node, builder, in_order) if node.op in REDUCTIONS else None
+
+    return rebuild(graph, rewrite, inner=False)
 
 
 def _in_others(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from loopgrad.codegen.schedule.selection import places_read
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY
-from loopgrad.graph.rebuild import GraphBuilder, renewed
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import TensorType, int64
 
 Key = tuple[Value, int]
@@ -30,8 +30,7 @@ def rewrite_sorts(graph: Graph) -> Graph:
     for node in [node for node in sorts if node.op != "top_positions"]:
         wanted.setdefault((node.operands[0], node.attrs["axis"]), set()).add(node.op)
     both = frozenset([key for key, ops in wanted.items() if len(ops) > 1])
-    rewriting = _Rewriting(both, places_read(graph))
-    return rewriting.graph(graph)
+    return rebuild(graph, _Rewriting(both, places_read(graph)), inner=False)
 
 
 def _sorts(node: Node) -> bool:
@@ -46,44 +45,33 @@ class _Rewriting:
 
     both: frozenset[Key]
     places: Mapping[Value, tuple[int, ...]]
-    builder: GraphBuilder = field(default_factory=GraphBuilder)
     orders: dict[Key, tuple[Value, Value]] = field(default_factory=dict)
 
-    def graph(self, graph: Graph) -> Graph:
-        env: dict[Value, Value] = {}
-        for node in graph.nodes:
-            current = renewed(
-                node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions
-            )
-            self.builder.loc = current.loc
-            if not _sorts(node):
-                self.builder.nodes.append(current)
-                env.update((old, new) for old, new in zip(node.results, current.results, strict=True) if old is not new)
-            else:
-                env[node.results[0]] = self.sort(node, current.operands[0])
-        return Graph(graph.inputs, tuple(self.builder.nodes), tuple([env.get(v, v) for v in graph.outputs]))
+    def __call__(self, node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        return [self.sort(node, builder)] if _sorts(node) else None
 
-    def sort(self, node: Node, operand: Value) -> Value:
-        """What stands for the node's result, where `operand` stands for its operand."""
-        key, rank = (node.operands[0], node.attrs["axis"]), len(operand.shape)
+    def sort(self, node: Node, builder: GraphBuilder) -> Value:
+        """What stands for the node's result."""
+        assert builder.original is not None, "orders and places are those of the graph as it was"
+        (operand,), original, rank = node.operands, builder.original, len(node.results[0].shape)
+        key = (original.operands[0], node.attrs["axis"])
         perm = list(range(rank))
         perm[key[1]], perm[-1] = rank - 1, key[1]
         if key not in self.both or node.op == "top_positions":
             attrs = {**node.attrs, "axis": rank - 1}
-            if node.results[0] in self.places:
-                attrs["places"] = self.places[node.results[0]]
-            return self.turned(self.builder.value(node.op, self.turned(operand, perm), **attrs), perm)
+            if original.results[0] in self.places:
+                attrs["places"] = self.places[original.results[0]]
+            return _turned(builder.value(node.op, _turned(operand, perm, builder), **attrs), perm, builder)
         if key not in self.orders:
-            rows = self.turned(operand, perm)
-            self.orders[key] = rows, self.builder.value("argsort", rows, axis=rank - 1)
+            rows = _turned(operand, perm, builder)
+            self.orders[key] = rows, builder.value("argsort", rows, axis=rank - 1)
         rows, order = self.orders[key]
         if node.op == "argsort":
-            return self.turned(order, perm)
-        own = [self.builder.value("iota", type=TensorType(rows.shape, int64), axis=d) for d in range(rank - 1)]
-        return self.turned(self.builder.value("gather", rows, *own, order), perm)
+            return _turned(order, perm, builder)
+        own = [builder.value("iota", type=TensorType(rows.shape, int64), axis=d) for d in range(rank - 1)]
+        return _turned(builder.value("gather", rows, *own, order), perm, builder)
 
-    def turned(self, value: Value, perm: Sequence[int]) -> Value:
-        """The axis brought to the end, or back."""
-        if list(perm) == sorted(perm):
-            return value
-        return self.builder.value("transpose", value, perm=tuple(perm))
+
+def _turned(value: Value, perm: Sequence[int], builder: GraphBuilder) -> Value:
+    """The axis brought to the end, or back."""
+    return value if list(perm) == sorted(perm) else builder.value("transpose", value, perm=tuple(perm))

@@ -30,7 +30,7 @@ from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.fold import known_scalar
 from loopgrad.graph.passes.trip_rows import TripRows
 from loopgrad.graph.primitives import KEEPING_SPLATS
-from loopgrad.graph.rebuild import GraphBuilder, read_values, renewed, substituted
+from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild, substituted
 from loopgrad.graph.regions import Loop
 from loopgrad.graph.types import StackType, TensorType
 
@@ -53,21 +53,15 @@ def run(graph: Graph) -> Graph:
 
 def distributed(graph: Graph, wanted: Callable[[Node], bool]) -> Distributed:
     """As `run`, for the loops that are `wanted`."""
-    builder, env, notes = GraphBuilder(), dict[Value, Value](), list[str]()
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands, node.regions)
-        count = _count(node) if wanted(node) else 0
-        if count > 1:
-            results: Sequence[Value] = _Distribution(Loop.of(current), count, builder, notes).results()
-        else:
-            builder.nodes.append(current)
-            results = current.results
-        if results is not node.results:
-            env.update([(old, new) for old, new in zip(node.results, results, strict=True) if old is not new])
-    if not notes:
-        return Distributed(graph, ())
-    outputs = tuple([env.get(v, v) for v in graph.outputs])
-    return Distributed(dce.run(Graph(graph.inputs, tuple(builder.nodes), outputs)), tuple(notes))
+    notes: list[str] = []
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        assert builder.original is not None, "callers know the loops as they were"
+        count = _count(builder.original) if wanted(builder.original) else 0
+        return _Distribution(Loop.of(node), count, builder, notes).results() if count > 1 else None
+
+    made = rebuild(graph, rewrite, inner=False)
+    return Distributed(dce.run(made) if notes else graph, tuple(notes))
 
 
 def _count(node: Node) -> int:
