@@ -62,8 +62,8 @@ class Communicator(Protocol):
         ...
 
     def gather(self, message: bytes) -> Sequence[Said]:
-        """Every process' message of up to MESSAGE bytes, of any length each. Behind it there may be others, and the next
-        one comes into the same memory."""
+        """Every process' message of up to MESSAGE bytes, of any length each. Behind it there may be others, and the
+        next one comes into the same memory."""
         ...
 
     def gather_ragged(self, own: Bytes, lengths: Sequence[int], found: Bytes) -> None:
