@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.passes import simplify_positions
 
 DTYPES = ["bool", "int8", "uint64", "int32", "float16", "float32", "float64"]
 
@@ -59,3 +60,21 @@ def test_a_long_row_is_reduced_by_parts() -> None:
         step, x = lg.compile(lambda x: lg.argmax(x, axis=1)), lg.zeros((3, 4000))
         assert (3, 4000) in {kernel.domain for kernel in step.plan(x).kernels}
         assert {kernel.domain for kernel in step.plan(lg.zeros((3, 40))).kernels} == {(3,)}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "uint64", "float32"])
+def test_of_blocks(compiled_device: str, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(simplify_positions, "VERY_LONG", 256)
+    monkeypatch.setattr(simplify_positions, "BLOCK", 16)
+    x = rows(261, dtype)
+    program = lg.compile(lambda x: [place(x, axis=axis) for place in (lg.argmax, lg.argmin) for axis in (1, None)])
+    wanted = [place(x, axis=axis) for place in (np.argmax, np.argmin) for axis in (1, None)]
+    for found, want in zip(program(lg.asarray(x)), wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), want, strict=True)
+
+
+def test_a_very_long_row_is_read_once() -> None:
+    with lg.default_device("cpu"):
+        step, x = lg.compile(lambda x: lg.argmax(x)), lg.zeros((1 << 16) + 2)
+        sizes = [int(np.prod(kernel.domain)) for kernel in step.plan(x).kernels]
+        assert sum(size >= 1 << 16 for size in sizes) == 1
