@@ -17,6 +17,9 @@ LOAD: Final = 1.0
 STORE: Final = 6.0
 LAUNCH: Final = 500.0  # of one more kernel
 EXPENSIVE: Final = 8.0  # worth storing rather than computing in two kernels
+AGAIN: Final = (
+    20.0  # as little is computed again by GPUs, where that reads one array, as the stored value would be read
+)
 CEILING: Final = 1e9
 
 

@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from loopgrad.codegen.schedule.cost import EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
-from loopgrad.codegen.schedule.recomputed import computed_twice, roots_by_kernel
+from loopgrad.codegen.schedule.recomputed import computed_twice, roots_by_kernel, worth_keeping
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
@@ -165,7 +164,9 @@ def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float]
     roots = {r.node for g in groups for r in g.roots}
     for node in holders:
         for v in node.operands:
-            if v.node in twice and (node not in twice or node in roots) and costs.get(v, 0.0) >= EXPENSIVE:
+            if v.node not in twice or (node in twice and node not in roots):
+                continue
+            if worth_keeping(partition, v, costs.get(v, 0.0), stored):
                 found.add(v)
     return {v for v in found if v not in stored and not is_stack(v)}
 

@@ -10,15 +10,18 @@ which kernels it would be computed, as far as that matters: by one, or by severa
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.cost import EXPENSIVE
+from loopgrad.codegen.schedule.cost import AGAIN, EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels
 from loopgrad.codegen.schedule.partition import Partition, is_stack
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.primitives import ELEMENTWISE
 
+SHORT_ROW: Final = 1 << 12
 FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
 
 KernelKey = tuple[int, int, int]  # level, lanes, how many of these its reductions combine
@@ -74,10 +77,49 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
                 known = holders.get(made_by)
                 if known != computing:
                     holders[made_by] = computing if known is None else _joined(known, computing)
-                if parts and costs.get(v, 0.0) >= EXPENSIVE:
+                if parts and worth_keeping(partition, v, costs.get(v, 0.0), levels.stored):
                     candidates.add(v)
     several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] is Role.INLINE}
     return {v for v in candidates if v.node in several and v not in levels.stored and not is_stack(v)}
+
+
+def worth_keeping(partition: Partition, value: Value, cost: float, stored: Collection[Value]) -> bool:
+    """Whether a value that several kernels need had better be stored. Where it is made of one array, element by
+    element, storing it saves no reading, and on a GPU its writing takes as long as some twenty operations do. Shorter
+    rows may stay in memory of a workgroup, which takes less than either. On an H200 softmax of rows of 50,000 takes
+    1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where they aren't."""
+    if cost < EXPENSIVE or cost >= AGAIN or partition.in_order:
+        return cost >= EXPENSIVE
+    short = not value.shape or value.shape[-1] <= SHORT_ROW
+    return short or not _of_one_array(partition, value, stored)
+
+
+def _of_one_array(partition: Partition, value: Value, stored: Collection[Value]) -> bool:
+    """Whether one value of its size in memory is all that the value is made of, but for smaller ones in memory that are
+    repeated."""
+    found, size = value, prod(value.shape)
+    while not _in_memory(partition, found, stored):
+        node = found.node
+        if node is None or node.op not in ELEMENTWISE:
+            return False
+        wide = [v for v in dict.fromkeys(node.operands) if not _repeated(partition, v, size, stored)]
+        if len(wide) != 1:
+            return False
+        found = wide[0]
+    return found.dtype.bits <= value.dtype.bits
+
+
+def _repeated(partition: Partition, value: Value, size: int, stored: Collection[Value]) -> bool:
+    """Whether it is a constant, or fewer elements in memory."""
+    while value.node is not None and value.node.op in ("broadcast", "reshape") and value not in stored:
+        value = value.node.operands[0]
+    if value.node is not None and value.node.op == "const":
+        return True
+    return prod(value.shape) < size and _in_memory(partition, value, stored)
+
+
+def _in_memory(partition: Partition, value: Value, stored: Collection[Value]) -> bool:
+    return value in stored or value.node is None or partition.role[value.node] is not Role.INLINE
 
 
 def _joined(one: Holders, other: Holders) -> Holders:

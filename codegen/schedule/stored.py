@@ -49,7 +49,8 @@ def choose_stored(partition: Partition) -> set[Value]:
         if partition.role[node] is Role.INLINE:
             v = node.results[0]
             size, evaluations = 1.0 * prod(v.shape), readings[v].total()
-            if v not in stored and _worth_storing(costs[v], size, evaluations):
+            repeated = node.op == "broadcast"  # then what it repeats is stored
+            if v not in stored and not repeated and _worth_storing(costs[v], size, evaluations):
                 stored.add(v)
             _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
         else:

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.lazy.numpy.elementwise import absolute, atanh, exp, log, log1p, logical_and, logical_not, logical_or, sqrt
+from loopgrad.lazy.numpy.elementwise import (
+    absolute,
+    atanh,
+    exp,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+    sqrt,
+    stop_gradient,
+)
 from loopgrad.lazy.numpy.reduction import logsumexp
+from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.smooth_functions import logaddexp, sigmoid
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
@@ -159,12 +171,10 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("kl_div", lambda x, y: _divergence(x, y, linear=True), x, y)
 
 
-def _shifted(op: str, x: ArrayLike, axis: Any) -> Tensor:
+def _as_floats(op: str, x: ArrayLike, axis: Any) -> Tensor:
     t = as_tensor(x)
     normal_axes(op, axis, len(t._value.shape))
-    t = cast(t, float_dtype(t._value.dtype))
-    result: Tensor = t - logsumexp(t, axis=axis, keepdims=True)
-    return result
+    return cast(t, float_dtype(t._value.dtype))
 
 
 def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
@@ -174,7 +184,9 @@ def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     >>> lg.special.log_softmax([0.0, 1000.0])
     Tensor([-1000.,     0.], dtype=float64)
     """
-    return _shifted("log_softmax", x, axis)
+    t = _as_floats("log_softmax", x, axis)
+    result: Tensor = t - logsumexp(t, axis=axis, keepdims=True)
+    return result
 
 
 def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
@@ -184,5 +196,10 @@ def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     >>> lg.special.softmax([0.0, 0.0])
     Tensor([0.5, 0.5], dtype=float64)
     """
-    raised = exp(_shifted("softmax", x, axis))
-    return raised / total(raised, axis=axis, keepdims=True)
+    t = _as_floats("softmax", x, axis)
+    if 0 in t._value.shape:
+        return t
+    # what is taken off cancels, whatever it is, and so do its derivatives
+    raised = exp(t - stop_gradient(largest(t, axis=axis, keepdims=True)))
+    result: Tensor = raised / total(raised, axis=axis, keepdims=True)
+    return result

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from loopgrad.autodiff.reverse import vjp_emit
+from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.program import LaunchStep
+from loopgrad.codegen.schedule.schedule import schedule
 from loopgrad.graph import ops
+from loopgrad.graph.build import trace
 from loopgrad.graph.region_ops import traced_for, traced_while
 from loopgrad.graph.types import TensorType, float32, float64, int32, int64
 
@@ -149,13 +152,21 @@ def test_a_loop_is_replayed_only_for_its_stack(check, rng):
     assert opcodes(loops[1]).count("push") == opcodes(loops[1]).count("pop") == 1
 
 
-def test_expensive_values_are_not_computed_in_two_kernels(check, rng):
-    def softmax(x):
-        e = ops.exp(x)
-        return [ops.div(e, ops.broadcast_to(ops.reduce_sum(e, (0,)), x.shape))]
+def over_sum(e):
+    return [ops.div(e, ops.broadcast_to(ops.reduce_sum(e, (0,)), e.shape))]
 
-    program = check(softmax, [VECTOR], [rng.normal(size=N)], kernels=2)
+
+def test_expensive_values_are_not_computed_in_two_kernels(check, rng):
+    program = check(lambda x, y: over_sum(ops.exp(ops.add(x, y))), [VECTOR] * 2, rng.normal(size=(2, N)), kernels=2)
     assert sum(opcodes(k).count("exp") for k in program.kernels) == 1
+
+
+@pytest.mark.parametrize(("in_order", "computed"), [(False, 2), (True, 1)])
+def test_what_is_made_of_one_array_is_computed_again_on_gpus(in_order, computed):
+    """The stored value would be read as the array is, and written besides."""
+    graph, _ = trace(lambda x: over_sum(ops.exp(x)), [TensorType((1 << 13,), float32)])
+    program = schedule(graph, DEFAULT_OPTIONS, in_order=in_order)
+    assert sum(opcodes(k).count("exp") for k in program.kernels) == computed
 
 
 def test_cheap_values_are_computed_again_rather_than_stored(check, rng):
@@ -165,6 +176,18 @@ def test_cheap_values_are_computed_again_rather_than_stored(check, rng):
 
     program = check(centred, [VECTOR], [rng.normal(size=N)], kernels=2)
     assert sum(slot.kind == "temp" and slot.type.size == N for slot in program.slots) == 0
+
+
+def test_what_is_repeated_is_stored_and_not_the_copies(check, rng):
+    """Read at two places, as rows of a table are by position."""
+
+    def shifted(x, y):
+        rows = ops.broadcast(ops.exp(ops.sin(x)), (40, N), (1,))
+        return [ops.add(ops.mul(y, ops.slice(rows, (0, 1), (39, N))), ops.slice(rows, (1, 0), (40, N - 1)))]
+
+    arrays = [rng.normal(size=N), rng.normal(size=(39, N - 1))]
+    program = check(shifted, [VECTOR, TensorType((39, N - 1), VECTOR.dtype)], arrays, kernels=2)
+    assert [slot.type.size for slot in program.slots if slot.kind == "temp"] == [N]
 
 
 def test_a_stencil_of_an_expensive_value_stores_it(check, rng):
