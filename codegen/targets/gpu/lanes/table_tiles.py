@@ -18,6 +18,7 @@ MOST_COPIES: Final = 32
 COPIES_BYTES: Final = 8 << 10  # of all copies of a table, where it is small
 SHARE: Final = 2  # of a workgroup's memory that tables may take: a half
 MORE_TERMS: Final = 4  # lanes of a tile for each element of its tables, at least
+FEWEST_TILES: Final = 128
 LARGEST_SUM: Final = (1 << 31) - 1
 
 
@@ -27,28 +28,37 @@ def table_tiles(
     """The tiles, and the accumulators, some of which are tables of workgroups; None where there would be none."""
     if kernel.reductions or kernel.errors or not straight(kernel):
         return None
-    lanes = prod(kernel.domain)
-    size = tile_size(lanes)
     left, found = geometry.memory // SHARE, []
+    size = _size(prod(kernel.domain), [kernel.params[acc.param].size for acc in accumulators], left)
     for acc in accumulators:
         elements = kernel.params[acc.param].size
         if not elements or 4 * elements > left or size < MORE_TERMS * elements or not suits(kernel, acc.param, size):
             found.append(acc)
             continue
-        copies = min(power_below(COPIES_BYTES // (4 * elements)), MOST_COPIES)
+        copies = min(power_below(COPIES_BYTES // (4 * elements)), power_below(size // elements), MOST_COPIES)
         copies = max(min(copies, power_below(left // (4 * elements))), 1)
         left -= 4 * elements * copies
         found.append(GroupTable(acc.param, copies))
     if not any(isinstance(acc, GroupTable) for acc in found):
         return None
-    tiles = long_tiles(kernel, geometry)
+    tiles = long_tiles(kernel, geometry, size=size)
     return (tiles, tuple(found)) if tiles is not None else None
 
 
-def long_tiles(kernel: Kernel, geometry: Geometry, more: int = 1) -> Tiles | None:
-    """Few tiles of many lanes, or `more` times as many; None where there are too few lanes for that."""
+def _size(lanes: int, tables: Sequence[int], memory: int) -> int:
+    """Lanes of a tile: as many as tables of so many elements need, if the tiles still fill a device. On an H200 a
+    million lanes count to 1,000 in 6 us so, and by atomics in 57."""
+    size = tile_size(lanes)
+    needed = max([MORE_TERMS * elements for elements in tables if 4 * elements <= memory], default=0)
+    wanted = 1 << max(needed - 1, 0).bit_length()
+    return max(size, wanted) if lanes >= FEWEST_TILES * wanted else size
+
+
+def long_tiles(kernel: Kernel, geometry: Geometry, more: int = 1, size: int = 0) -> Tiles | None:
+    """Few tiles of many lanes, or `more` times as many, or those of `size`; None where there are too few lanes for
+    that."""
     lanes = prod(kernel.domain)
-    size = tile_size(lanes // more)
+    size = size or tile_size(lanes // more)
     if size < geometry.group:
         return None
     return Tiles(size, 1, lanes, min(most_unrolled(kernel), size // geometry.group))

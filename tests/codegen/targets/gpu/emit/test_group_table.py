@@ -91,10 +91,12 @@ def test_what_has_other_ways():
     assert ways(scatter(int32, many, 64)) == [GroupTable]
     assert plan(scatter(int32, many, 64), Options(), Geometry()).accumulators[0].copies == 32
     assert plan(scatter(int32, many, 2000), Options(), Geometry()).accumulators[0].copies == 1
-    assert ways(scatter(int32, many, 4000)) == [Atomic]  # few terms for each element of a copy
+    assert ways(scatter(int32, many, 4000)) == [GroupTable]
+    assert ways(scatter(int32, 1 << 20, 1000)) == [GroupTable]
+    assert ways(scatter(int32, 1 << 20, 4000)) == [Atomic]  # few terms for each element of a copy
     assert ways(scatter(int32, 1 << 26, 4000)) == [GroupTable]
     assert ways(scatter(int32, 1 << 26, 1 << 14)) == [Atomic]  # no room
-    assert ways(scatter(int32, 1 << 16, 64)) == [Atomic]
+    assert ways(scatter(int32, 1 << 14, 64)) == [Atomic]
     assert ways(scatter(int64, many, 64)) == [Atomic]  # terms of any size
     assert ways(scatter(int32, many, 64, "max")) == [Atomic]
     assert ways(scatter(int32, many, 64, trips=2)) == [Atomic]
