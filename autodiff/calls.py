@@ -7,6 +7,7 @@ stacks through the minimum cut like anything else, and further derivatives go th
                                 ->     x_adj = backward(r, y_adj)
     y = call(x) {jvp}                  y, y_tan = tangent(x, x_tan)
                                        x_adj: the walk back through the tangent rule by x_tan, in which it is linear
+    y = call(x) {vjp, linear}          y_tan = call(x_tan)            in forward mode; others of kind vjp have none
 
 A call of kind `plain` that hands on its operands (`region_ops.tied`) stands for the original wherever a graph has both;
 what a backward rule gives is tied to it, so that a graph which has the derivative has the results of the rule too.
@@ -21,7 +22,7 @@ from loopgrad.autodiff.loops.recompute import pull_recomputed
 from loopgrad.autodiff.loops.tangents import push_switch
 from loopgrad.autodiff.pullback import Adjoints, Context, Cotangents, explicit, pull
 from loopgrad.autodiff.pushforward import RegionRules, Tangents
-from loopgrad.graph import ops
+from loopgrad.graph import ops, region_ops
 from loopgrad.graph.build import inline
 from loopgrad.graph.errors import GradientError, explained
 from loopgrad.graph.extract import extract
@@ -56,6 +57,8 @@ def push_call(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
     if not call.own:
         return push_switch(node, tangents, rules)
     _refuse_captured(node, lambda v: tangents[node.operands.index(v)] is not None)
+    if kind == "vjp" and node.attrs.get("linear"):
+        return _push_linear(node, tangents)
     if kind == "vjp":
         fix = "use lg.grad or lg.vjp, or give the function a jvp rule by lg.custom_jvp, which serves both"
         raise GradientError(explained(_called(node), "reverse mode: it has a vjp rule only", "forward mode", fix))
@@ -66,6 +69,14 @@ def push_call(node: Node, tangents: Tangents, rules: RegionRules) -> Tangents:
     for i, tangent in zip(call.moving_results, made[len(node.results) :], strict=True):
         found[i] = tangent
     return found
+
+
+def _push_linear(node: Node, tangents: Tangents) -> Tangents:
+    """The tangents of the results are the function of those of its arguments."""
+    call = Call.of(node)
+    moved = explicit(call.own_arguments, tangents[: len(call.own_arguments)])
+    count, name = len(moved), node.attrs["name"]
+    return region_ops.call((*moved, *call.captures), node.regions, "vjp", arguments=count, name=name, linear=True)
 
 
 def _too_often(node: Node) -> GradientError:
@@ -98,7 +109,7 @@ def _pull_by_rule(node: Node, received: Cotangents, adjoints: Adjoints, context:
     results = Call.of(node).moving_results
     given = explicit([node.results[i] for i in results], [received[i] for i in results])
     found = inline(backward, (*made[len(node.results) :], *given))
-    if context.masked:
+    if context.masked and not node.attrs.get("linear"):  # of zeros that makes zeros
         found = _guarded(backward, given, found)
     _settle(node, found, made, adjoints)
 
@@ -120,9 +131,7 @@ def _guarded(backward: Graph, given: Sequence[Value], found: Sequence[Value]) ->
         idle = zero if idle is None else ops.and_(idle, zero)
     if idle is None:
         return tuple(found)
-    return tuple(
-        [ops.select(ops.and_(ops.broadcast_leading(idle, v.shape), ops.is_nan(v)), 0, v) for v in found]
-    )
+    return tuple([ops.select(ops.and_(ops.broadcast_leading(idle, v.shape), ops.is_nan(v)), 0, v) for v in found])
 
 
 def _alone(backward: Graph, given: Sequence[Value], found: Sequence[Value]) -> tuple[int, ...]:

@@ -105,8 +105,10 @@ def call(
     save: Sequence[str] = (),
     shared: Sequence[int] = (),
     replaces: Node | None = None,
+    linear: bool = False,
 ) -> tuple[Value, ...]:
-    """The function `regions[0]` of all operands. Where it has rules, the first `arguments` are what they are about."""
+    """The function `regions[0]` of all operands. Where it has rules, the first `arguments` are what they are about.
+    `linear`: in these the function is linear, which says what a vjp rule doesn't."""
     attrs = {
         "kind": kind,
         "arguments": arguments,
@@ -115,6 +117,8 @@ def call(
         "lanes": 0,
         "shared": tuple(shared),
     }
+    if linear:
+        attrs["linear"] = True
     return emit("call", operands, attrs, tuple(regions), replaces)
 
 

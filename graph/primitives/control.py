@@ -12,7 +12,8 @@
             recompute  plain, but its reverse pass computes the region again
             again      what does so; never merged with what was computed before
             jvp        second region (*operands, *tangents) -> results, tangents: the derivative, linear in tangents
-            vjp        regions (*operands) -> results, residuals and (*residuals, *cotangents) -> cotangents
+            vjp        regions (*operands) -> results, residuals and (*residuals, *cotangents) -> cotangents; with attr
+                       linear the function is linear in its arguments, so forward mode needs no rule
             opaque     no derivative is known
           Rules are about the first `arguments` operands, the others are captured: tangents and cotangents are those of
           arguments and results that are differentiable.

@@ -20,6 +20,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy import elementwise, reduction
 from loopgrad.lazy.numpy.elementwise import add, greater_equal, less_equal, logical_or, multiply, not_equal
 from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.numpy.window_extrema import extrema, suits
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_operand, wrap
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def reduce_window(
     low, high = _borders(padding, t._value.shape, reach, steps)
     value = ops.pad(value, low, high, initial)
     combine = _combination(computation)
+    keeps = ops.ge if combine is _larger else ops.le if combine is _smaller else None
+    windows = tuple([(k, s, _places(n, r, s)) for k, s, n, r in zip(sizes, steps, value.shape, reach, strict=True)])
+    if keeps is not None and suits(value, sizes, apart, windows):
+        found = extrema(value, windows, keeps, _part)
+        return wrap(_as_before(combine(wrap(ops.broadcast_to(initial, found.shape)), wrap(found)), found))
 
     def together(a: Value, b: Value) -> Value:
         return _as_before(combine(wrap(a), wrap(b)), a)
@@ -161,9 +167,14 @@ def _part(value: Value, axis: int, start: int, count: int, step: int) -> Value:
     return ops.slice(value, low, high, steps)
 
 
+def _places(extent: int, reach: int, step: int) -> int:
+    """Windows along an axis that reach over so many elements."""
+    return (extent - reach) // step + 1 if extent >= reach else 0
+
+
 def _along(value: Value, axis: int, size: int, apart: int, step: int, together: Callable[..., Value]) -> Value:
     """Windows of `size` elements along an axis, each `apart` from the next, one every `step` elements."""
-    places = (value.shape[axis] - (size - 1) * apart - 1) // step + 1 if value.shape[axis] > (size - 1) * apart else 0
+    places = _places(value.shape[axis], (size - 1) * apart + 1, step)
     if size <= max(_FEW, step):
         parts = [_part(value, axis, k * apart, places, step) for k in range(size)]
         while len(parts) > 1:  # pairs of neighbours: what is on the left stays there

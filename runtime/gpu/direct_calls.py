@@ -133,8 +133,8 @@ class DirectCalls:
         return results
 
     def _comes_back(self, addresses: tuple[int, ...]) -> bool:
-        """Whether commands should be recorded for these, as they have come before, or are the first of few and there is
-        no context for all; makes room for them."""
+        """Whether commands should be recorded for these, as they have come before, or are among the first and there
+        is no context for all; makes room for them."""
         known, strange = self._known, self._strange
         alone = (self.has_stacks or self._meets) and len(known) < SETS
         if addresses not in strange and not alone:

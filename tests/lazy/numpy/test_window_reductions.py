@@ -160,3 +160,28 @@ def test_refusals() -> None:
     ):  # fmt: skip
         with pytest.raises(error, match=r"expected .*, got .*; "):
             call()
+
+
+def test_the_derivative_of_pooling_is_gathered():
+    """Two kernels over all of x and the windows, between which lie the windows' values and numbers, and no array of x's
+    size; derivatives of all orders and modes are those of shifted windows."""
+
+    def pooled(x, step):
+        return lg.reduce_window(x, -lg.inf, lg.maximum, (1, 3, 2), (1, step, step), "same")
+
+    x = lg.asarray(np.random.default_rng(0).normal(size=(3, 60, 40)))
+    with lg.default_device("cpu"):
+        plan = lg.compile(lg.grad(lambda x: lg.sum(pooled(x, 2) ** 2))).plan(x)
+    assert [b for b in plan.buffers if b.kind == "temp" and str(3 * 60 * 40) in b.type] == []
+    assert sum(b.bytes for b in plan.buffers if b.kind == "temp") < x.nbytes
+
+    def apart(x):
+        return lg.sum(pooled(x, 2) ** 3)
+
+    def shifted(x):
+        return lg.sum(pooled(x, 1)[:, ::2, ::2] ** 3)
+
+    small = lg.asarray(np.random.default_rng(1).normal(size=(1, 5, 5)))  # odd: both begin at the same places
+    batched = lambda f: lambda x: lg.vmap(lg.grad(f))(x[None])  # noqa: E731
+    for order in (lg.grad, lg.hessian, lambda f: lg.jacfwd(lg.jacfwd(f)), batched):
+        np.testing.assert_allclose(np.asarray(order(apart)(small)), np.asarray(order(shifted)(small)), rtol=1e-12)
