@@ -50,6 +50,10 @@ FEW_BLOCKS: Final = 4
 LIGHT: Final = 24.0  # of what one thread computes for a scatter, in units of `cost`
 MUCH: Final = 1 << 18
 MUCH_LEFT: Final = 1 << 13  # by blocks, of few columns
+NARROW: Final = 128  # elements of rows, below which a vector often reaches into the next one
+WIDE: Final = 256  # elements of narrow rows side by side: the last of their vectors may be partly empty
+VECTORS: Final = 64  # elements of rows whose vectors are all full
+ABREAST: Final = 8  # times as many rows as side by side, that are worth it
 MOST_PIECES: Final = 64  # of one concat
 IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 """Primitives that are written in others, of which scheduling and lowering know nothing."""
@@ -220,11 +224,32 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     first = min(wide)
     leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}
     count, kept = prod(shape[a] for a in wide), type.size
-    if leading and not trailing and kept > FEW_COLUMNS and _blocks(count, kept, MUCH) > 1:
-        before, after = shape[:first], shape[max(wide) + 1 :]
+    before, after = shape[:first], shape[max(wide) + 1 :]
+    side = _side_by_side(count, prod(after)) if in_order else 1
+    if leading and not trailing and kept > FEW_COLUMNS and (side > 1 or _blocks(count, kept, MUCH) > 1):
         columns = builder.value("reshape", operand, shape=(*before, count, *after))
-        return [builder.value("reshape", _in_blocks(node.op, columns, first, builder, MUCH), shape=type.shape)]
+        found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH)
+        return [builder.value("reshape", found, shape=type.shape)]
     return None
+
+
+def _side_by_side(count: int, width: int) -> int:
+    """How many of `count` rows of a few elements are reduced side by side, as one row: where lanes go through rows in
+    their order, they then find elements that lie side by side. 1 where rows would have to be added for that."""
+    if width >= NARROW or width % VECTORS == 0:
+        return 1
+    least = -(-WIDE // width)
+    return next((n for n in range(least, 2 * least) if count % n == 0), 1) if count >= ABREAST * least else 1
+
+
+def _rows_abreast(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int) -> Value:
+    """Each row of several first, then what these leave."""
+    shape, count = columns.shape, columns.shape[axis]
+    before, after = shape[:axis], shape[axis + 1 :]
+    side = _side_by_side(count, prod(after))
+    joined = builder.value("reshape", columns, shape=(*before, count // side, side * prod(after)))
+    found = builder.value("reshape", _in_blocks(op, joined, axis, builder, much), shape=(*before, side, *after))
+    return _in_blocks(op, found, axis, builder, MUCH_LEFT)
 
 
 def _blocks(count: int, kept: int, much: int) -> int:

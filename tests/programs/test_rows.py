@@ -112,6 +112,20 @@ def test_columns_are_reduced_in_blocks(function, shape, axis, compiled_device):
     np.testing.assert_allclose(np.asarray(found), getattr(np, function)(x, axis=axis), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((6400, 20), 0), ((30, 1200, 3), 1)])
+def test_narrow_rows_are_reduced_side_by_side_on_cpus(shape, axis):
+    """So vectors read what lies side by side; run at once and compiled, a sum has the same bits."""
+    x = np.random.default_rng(7).normal(size=shape).astype(np.float32)
+    program = lg.compile(lambda x: lg.sum(x, axis=axis), device="cpu")
+    found = np.asarray(program(lg.asarray(x)))
+    np.testing.assert_allclose(found, x.sum(axis=axis, dtype=np.float64), rtol=1e-5, atol=1e-4)
+    domain = program.plan(lg.asarray(x)).kernels[0].domain
+    assert domain[-1] >= 256
+    assert domain[-1] % shape[-1] == 0
+    with lg.default_device("cpu"):
+        assert np.asarray(lg.sum(lg.asarray(x), axis=axis)).tobytes() == found.tobytes()
+
+
 @pytest.mark.parametrize("function", ["argmax", "argmin"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((300, 70), 1), ((5, 2000), 1), ((5000, 60), 0), ((3, 4000, 30), 1), ((6, 1, 80), 2)]
