@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.lazy.numpy.elementwise import cos, exp, log, sin, sqrt
+from loopgrad.lazy.numpy.elementwise import cos, exp, log, logical_and, sin, sqrt
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.numpy.windows import i0, scaled_i0
 from loopgrad.lazy.special import coefficients as terms
@@ -164,7 +164,8 @@ def i1e(x: ArrayLike, /) -> Tensor:
 
 def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
     near = x <= NEAR_K
-    inner = where(near, where(x > 0.0, x, 1.0), 1.0)
+    endless = isinf(1.0 / where(x > 0.0, x, 1.0))  # where order 1 overflows
+    inner = where(logical_and(near, x > 0.0), x if order == 0 else where(endless, 1.0, x), 1.0)
     turned = log(inner) - math.log(2.0)
     if order == 0:
         series = _of_square(terms.K0, inner, NEAR_K) - turned * _of_square(terms.I0_TO_2, inner, NEAR_K)
@@ -173,6 +174,8 @@ def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
         series = product + _of_square(terms.K1, inner, NEAR_K) / inner
     if scaled:
         series = series * exp(inner)
+    if order == 1:
+        series = where(endless, INFINITY * (2.0 - x), series)
     outer = where(near, NEAR_K, x)
     beyond = chebyshev(terms.K1_BEYOND if order else terms.K0_BEYOND, (2.0 * NEAR_K) / outer - 1.0) / sqrt(outer)
     far = beyond if scaled else exp(-outer) * beyond

@@ -19,6 +19,7 @@ from loopgrad.lazy.numpy.creation import zeros_like
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
     ceil,
+    cos,
     digamma,
     exp,
     floor,
@@ -36,7 +37,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.special_values import isinf, isnan, signbit, where
 from loopgrad.lazy.special.coefficients import LGAMMA1P
 from loopgrad.lazy.special.entropies import log1p_minus
-from loopgrad.lazy.special.operands import chebyshev, exp_or_zero, is_double, of_domain, overflowing, polynomial
+from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, cast
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ MACLAURIN: Final = (
     1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
     -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
 )  # fmt: skip
+REFLECTED: Final = 20  # orders of polygamma up to it are reflected at 1/2
 LEAST: Final = 1e-30  # from there on Laurent's series of two terms is exact
 TINY: Final = 1e-17  # of a number up to which the gamma function is 1 / x
 INFINITY, NAN = float("inf"), float("nan")
@@ -259,14 +261,14 @@ def _beta(a: Tensor, b: Tensor) -> Tensor:
     return where(brief, where(pole, near, short), long)
 
 
-def power_over_gamma(a: Tensor, x: Tensor) -> Tensor:
-    """x**a * exp(-x) / gamma(a) of positive numbers."""
+def power_over_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """x**a * exp(-x) / gamma(a) of positive numbers: a factor, and the logarithm of the other one."""
     brief = a < 1.0
     few, p = where(brief, a, 0.5), where(brief, 1.0, a)
-    short = few * exp_or_zero((few * log(x) - log_gamma_above(few)) - x)
+    short = (few * log(x) - log_gamma_above(few)) - x
     at = where(brief, 1.0, x)
-    exponent = p * log1p_minus((at - p) / p, at / p)
-    return where(brief, short, sqrt(p / (2.0 * math.pi)) * exp_or_zero(exponent - log_scaled(p)))
+    long = p * log1p_minus((at - p) / p, at / p) - log_scaled(p)
+    return where(brief, few, sqrt(p / (2.0 * math.pi))), where(brief, short, long)
 
 
 def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
@@ -335,4 +337,24 @@ def _polygamma(n: int, x: Tensor) -> Tensor:
         factor = float(math.factorial(n)) * (-1.0) ** (n + 1)
     except OverflowError:
         raise ValueError(explained("polygamma", "an order up to 170", n, "its factorial is no float")) from None
-    return factor * hurwitz(zeros_like(x) + float(n + 1), x)
+    order = zeros_like(x) + float(n + 1)
+    if n > REFLECTED:
+        return factor * hurwitz(order, x)
+    below = x < -LARGE
+    right = factor * hurwitz(order, where(below, 1.0 - x, x))
+    return where(below, (-1.0) ** n * right - _cotangent_slope(n, where(below, x, -0.5)), right)
+
+
+def _cotangent_slope(n: int, x: Tensor) -> Tensor:
+    """The n-th derivative of pi cot(pi x): a polynomial of the cotangent, all of whose terms have one sign."""
+    coefficients = [0, 1]
+    for _ in range(n):  # the derivative of c is -(1 + c * c)
+        slope = [k * c for k, c in enumerate(coefficients)][1:]
+        coefficients = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    part = x - stop_gradient(round(x))
+    pole, outer = part == 0.0, absolute(part) > 0.25
+    quarter = where(outer, 0.5 - absolute(part), 0.0)  # exact, where the cosine is near 0
+    cosine = where(outer, sin(math.pi * quarter), cos(math.pi * where(outer, 0.0, part)))
+    cotangent = cosine / sin(math.pi * where(pole, 0.5, part))
+    terms = tuple([float(c) * math.pi ** (n + 1) for c in coefficients])
+    return where(pole, INFINITY * (-1.0) ** n, polynomial(terms, cotangent))

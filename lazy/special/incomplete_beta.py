@@ -27,20 +27,19 @@ from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
 from loopgrad.lazy.loops.fori_loop import fori_loop
-from loopgrad.lazy.numpy.creation import zeros_like
+from loopgrad.lazy.numpy.creation import ones_like, zeros_like
 from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, log1p, minimum, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.entropies import log1p_minus
 from loopgrad.lazy.special.gamma_functions import log_gamma_above, log_rise, log_scaled
-from loopgrad.lazy.special.incomplete_gamma import expm1_minus, rule
-from loopgrad.lazy.special.operands import exp_or_zero, is_double, of_domain
+from loopgrad.lazy.special.incomplete_gamma import expm1_minus, left_to_one, product, rule
+from loopgrad.lazy.special.operands import INFINITY, NAN, is_double, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC_SPECIAL: Final = "betainc betaincc"
-NAN: Final = float("nan")
 STEPS: Final = 10
 
 
@@ -68,7 +67,18 @@ def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     return of_domain("betaincc", lambda a, b, x: _incomplete(a, b, x)[1], a, b, x)
 
 
-def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def log_betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """log(betainc(a, b, x)), where that underflows, too."""
+    return _incomplete(a, b, x, logarithms=True)[0]
+
+
+def log_betaincc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """log(betaincc(a, b, x)), where that underflows, too."""
+    return _incomplete(a, b, x, logarithms=True)[1]
+
+
+def _incomplete(a: Tensor, b: Tensor, x: Tensor, logarithms: bool = False) -> tuple[Tensor, Tensor]:
+    """betainc and betaincc, or their logarithms."""
     shapes = (a > 0.0) & (b > 0.0) & ~isinf(a) & ~isinf(b)
     inside = shapes & (x > 0.0) & (x < 1.0)
     p, q, at = where(inside, a, 1.0), where(inside, b, 1.0), where(inside, x, 0.5)
@@ -82,11 +92,11 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     brief = few < 1.0
     few = where(brief, few, 0.5)
     rise = log_rise(few, many) - log_gamma_above(few)
-    sums = _by_series(where(series, first, 0.5), where(series, second, 0.5), where(series, left, 0.5), rise)
+    sums = _by_series(where(series, first, 0.5), where(series, second, 0.5), where(series, left, 0.5), rise, logarithms)
     p, q = where(series, 1.0, first), where(series, 1.0, second)
     at, other = where(series, 0.5, left), where(series, 0.5, right)
-    mass = _density(p, q, at, other, rise) * _integral(p, q, at, other)
-    below, above = where(series, sums[0], mass), where(series, sums[1], 1.0 - mass)
+    mass = product(_density(p, q, at, other, rise), _integral(p, q, at, other), logarithms)
+    below, above = where(series, sums[0], mass), where(series, sums[1], left_to_one(mass, logarithms))
     real = (a >= 0.0) & (b >= 0.0)
     late = real & (a > b) & ((b == 0.0) | isinf(a))  # all at x = 1
     early = real & (b > a) & ((a == 0.0) | isinf(b))  # all at x = 0
@@ -94,7 +104,9 @@ def _incomplete(a: Tensor, b: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     nothing = late & (x < 1.0) | either & (x == 0.0)
     whole = early & (x > 0.0) | either & (x == 1.0)
     known = (x >= 0.0) & (x <= 1.0)
-    ends = [where(known & nothing, first, where(known & whole, 1.0 - first, NAN)) for first in (0.0, 1.0)]
+    none, all = (-INFINITY, 0.0) if logarithms else (0.0, 1.0)
+    outside = ((none, all), (all, none))
+    ends = [where(known & nothing, one, where(known & whole, other, NAN)) for one, other in outside]
     return (
         where(inside, where(turned, above, below), ends[0]),
         where(inside, where(turned, below, above), ends[1]),
@@ -107,8 +119,9 @@ def _is_series(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     return few
 
 
-def _by_series(a: Tensor, b: Tensor, x: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
-    """betainc and betaincc; `rise` is the logarithm of gamma(1 + a + b) / (gamma(1 + a) gamma(1 + b) (1 + b)**a)."""
+def _by_series(a: Tensor, b: Tensor, x: Tensor, rise: Tensor, logarithms: bool) -> tuple[Tensor, Tensor]:
+    """betainc and betaincc, or their logarithms; `rise` is the logarithm of gamma(1 + a + b) / (gamma(1 + a) gamma(1 +
+    b) (1 + b)**a)."""
     count = 50 if is_double(x) else 26
 
     def term(i: Tensor, total: Tensor) -> Tensor:
@@ -121,27 +134,28 @@ def _by_series(a: Tensor, b: Tensor, x: Tensor, rise: Tensor) -> tuple[Tensor, T
     ratio = where(smaller, a, b) / where(smaller, b, a)
     large, small = 1.0 / (1.0 + ratio), ratio / (1.0 + ratio)
     share, rest = where(smaller, large, small), where(smaller, small, large)  # b / (a + b) and a / (a + b)
-    found = share * exp(g)
+    found = product((share, g), ones_like(g), logarithms)
     steep = g < -0.7
-    return found, where(steep, 1.0 - found, rest - share * expm1(where(steep, 0.0, g)))
+    other = rest - share * expm1(where(steep, 0.0, g))
+    return found, where(steep, left_to_one(found, logarithms), log(other) if logarithms else other)
 
 
-def _density(a: Tensor, b: Tensor, x: Tensor, y: Tensor, rise: Tensor) -> Tensor:
-    """x**a y**b / B(a, b) for `a` of at least 1; for b below 1, `rise` is the logarithm of gamma(a + b) / (gamma(a)
-    gamma(1 + b) a**b)."""
+def _density(a: Tensor, b: Tensor, x: Tensor, y: Tensor, rise: Tensor) -> tuple[Tensor, Tensor]:
+    """x**a y**b / B(a, b) for `a` of at least 1: a factor, and the logarithm of the other one; for b below 1, `rise` is
+    the logarithm of gamma(a + b) / (gamma(a) gamma(1 + b) a**b)."""
     brief = b < 1.0
     p, few = where(brief, a, 1.0), where(brief, b, 0.5)
     known = x < 0.5
     logarithm = where(known, log(x), log1p(-where(known, 0.5, y)))
-    short = few * exp_or_zero(p * logarithm + few * log(p * where(brief, y, 0.5)) + rise)
+    short = p * logarithm + few * log(p * where(brief, y, 0.5)) + rise
     q, at = where(brief, 1.0, b), where(brief, 0.5, x)
     total = a + q
     first, second = a / total, q / total
     distance = (q * at - a * y) / total
     exponent = a * log1p_minus(distance / first, at / first) + q * log1p_minus(-distance / second, y / second)
     scale = sqrt((a / (2.0 * math.pi)) * (q / total))
-    usual = scale * exp_or_zero(exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(q)))
-    return where(brief, short, usual)
+    usual = exponent + ((log_scaled(total) - log_scaled(a)) - log_scaled(q))
+    return where(brief, few, scale), where(brief, short, usual)
 
 
 class _Exponent:

@@ -21,17 +21,16 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros_like
-from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, minimum, sqrt, stop_gradient
+from loopgrad.lazy.numpy.elementwise import absolute, exp, expm1, log, log1p, minimum, sqrt, stop_gradient
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.gamma_functions import log_gamma_above, power_over_gamma
-from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
+from loopgrad.lazy.special.operands import INFINITY, NAN, exp_or_zero, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC_SPECIAL: Final = "gammainc gammaincc"
-NAN: Final = float("nan")
 EXPM1_MINUS: Final = tuple([1.0 / float(np.prod(np.arange(1.0, k + 3.0))) for k in range(14)])
 
 
@@ -73,27 +72,39 @@ def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     return of_domain("gammaincc", lambda a, x: _incomplete(a, x)[1], a, x)
 
 
-def _incomplete(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def log_gammainc(a: Tensor, x: Tensor) -> Tensor:
+    """log(gammainc(a, x)), where that underflows, too."""
+    return _incomplete(a, x, logarithms=True)[0]
+
+
+def log_gammaincc(a: Tensor, x: Tensor) -> Tensor:
+    """log(gammaincc(a, x)), where that underflows, too."""
+    return _incomplete(a, x, logarithms=True)[1]
+
+
+def _incomplete(a: Tensor, x: Tensor, logarithms: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower and the upper one, or their logarithms."""
     inside = (a > 0.0) & (x > 0.0) & ~isinf(a) & ~isinf(x)
     shape, at = where(inside, a, 1.0), where(inside, x, 0.5)
     near = at <= 1.0
-    lower, upper = _near(where(near, shape, 1.0), where(near, at, 0.5))
-    far_lower, far_upper = _far(where(near, 2.0, shape), where(near, 2.0, at))
+    lower, upper = _near(where(near, shape, 1.0), where(near, at, 0.5), logarithms)
+    far_lower, far_upper = _far(where(near, 2.0, shape), where(near, 2.0, at), logarithms)
     nothing = (x == 0.0) & (a > 0.0) | isinf(a) & (a > 0.0) & (x >= 0.0) & ~isinf(x)
     whole = (a == 0.0) & (x > 0.0) | isinf(x) & (x > 0.0) & (a >= 0.0) & ~isinf(a)
-    outside = [where(nothing, first, where(whole, 1.0 - first, NAN)) for first in (0.0, 1.0)]
+    none, all = (-INFINITY, 0.0) if logarithms else (0.0, 1.0)
+    outside = [where(nothing, one, where(whole, other, NAN)) for one, other in ((none, all), (all, none))]
     return (
         where(inside, where(near, lower, far_lower), outside[0]),
         where(inside, where(near, upper, far_upper), outside[1]),
     )
 
 
-def _near(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def _near(a: Tensor, x: Tensor, logarithms: bool) -> tuple[Tensor, Tensor]:
     """Up to x = 1, by series."""
     total: Any = 1.0
     for k in range(18, 0, -1):
         total = 1.0 + total * (x / (a + float(k)))
-    lower = (power_over_gamma(a, x) / a) * total
+    lower = product(power_over_gamma(a, x), total / a, logarithms)
     left = stop_gradient((a < 1.0) & (-a * log(x) < 0.7))  # the upper one is the smaller
     p, y = where(left, a, 0.5), where(left, x, 0.5)
     logarithm = p * log(y) - log_gamma_above(p)
@@ -105,7 +116,20 @@ def _near(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         rest = rest + (sign / factorial) * powers / (p + float(k))
         sign = -sign
     upper = -expm1(logarithm) - exp(logarithm) * (p * rest)
-    return where(left, 1.0 - upper, lower), where(left, upper, 1.0 - lower)
+    upper = log(upper) if logarithms else upper
+    return where(left, left_to_one(upper, logarithms), lower), where(left, upper, left_to_one(lower, logarithms))
+
+
+def product(parts: tuple[Tensor, Tensor], factor: Tensor, logarithms: bool) -> Tensor:
+    """A factor, the exponential of the second part and a further factor, or the logarithm of all."""
+    if logarithms:
+        return log(parts[0] * factor) + parts[1]
+    return parts[0] * exp_or_zero(parts[1]) * factor
+
+
+def left_to_one(probability: Tensor, logarithms: bool) -> Tensor:
+    """1 less a probability, by logarithms if these are given."""
+    return log1p(-exp_or_zero(probability)) if logarithms else 1.0 - probability
 
 
 def where_it_ends(a: Tensor, x: Tensor, below: Tensor, deepest: float) -> Tensor:
@@ -125,7 +149,7 @@ def where_it_ends(a: Tensor, x: Tensor, below: Tensor, deepest: float) -> Tensor
     return end
 
 
-def _far(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+def _far(a: Tensor, x: Tensor, logarithms: bool) -> tuple[Tensor, Tensor]:
     """Beyond x = 1, by the integral."""
     below = stop_gradient(x) <= stop_gradient(a)
     nodes, deepest = rule(is_double(x))
@@ -139,5 +163,6 @@ def _far(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         return total + (table[k, 1] * end) * exp(-(distance * v + x * expm1_minus(side * v)))
 
     integral: Tensor = fori_loop(0, len(nodes), term, zeros_like(x))
-    found = power_over_gamma(a, x) * integral
-    return where(below, found, 1.0 - found), where(below, 1.0 - found, found)
+    found = product(power_over_gamma(a, x), integral, logarithms)
+    rest = left_to_one(found, logarithms)
+    return where(below, found, rest), where(below, rest, found)

@@ -11,6 +11,7 @@ from loopgrad.lazy.numpy.elementwise import absolute, log, log1p, sqrt, stop_gra
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
+from loopgrad.lazy.transforms.own_rules import custom_jvp
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -89,7 +90,9 @@ def _log_quotient(w: Tensor, x: Tensor) -> Tensor:
     return result
 
 
+@custom_jvp
 def _lower(x: Tensor) -> Tensor:
+    """With a rule, for slopes of logarithms overflow where x underflows."""
     p = _from_branch(x)
     close = absolute(p) < CLOSE
     outside = x >= 0.0
@@ -101,3 +104,11 @@ def _lower(x: Tensor) -> Tensor:
     found = _found(guess, safe, lambda w, x: log(-w) - log(-x))
     inside = where(close, polynomial(AT_BRANCH, where(close, -p, 0.0)), found)
     return where(outside, where(x == 0.0, -float("inf"), float("nan")), inside)
+
+
+@_lower.defjvp
+def _lower_slope(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+    (x,) = primals
+    w, border = _lower(x), x == 0.0
+    known = where(border, -2.0, w)
+    return w, where(border, -float("inf") * (1.0 + x), known / (1.0 + known) / where(border, 1.0, x)) * tangents[0]

@@ -13,6 +13,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.coefficients import ERFCINV_BEYOND, ERFCINV_MIDDLE, ERFCX, ERFINV
 from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_domain, overflowing
 from loopgrad.lazy.tensor.core import ArrayLike
+from loopgrad.lazy.transforms.own_rules import custom_jvp
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -127,12 +128,25 @@ def erfcinv(y: ArrayLike, /) -> Tensor:
     return of_domain("erfcinv", _erfcinv, y)
 
 
+@custom_jvp
 def _erfcinv(y: Tensor) -> Tensor:
+    """With a rule, for what its pieces are made of has slopes that overflow before its own does."""
     above = y > 1.0
     small = where(above, 2.0 - y, y)
     w = -(log(small) + log1p(1.0 - small))
     far = _outer(w)
     return where(w > BORDER, where(above, -far, far), _inner(1.0 - y, w)) + _steep(small, 1.0 - y)
+
+
+@_erfcinv.defjvp
+def _erfcinv_slope(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Tensor, Tensor]:
+    """With exp(x * x) as erfcx(x) / y, which doesn't make the errors of x larger."""
+    (y,) = primals
+    x, above = _erfcinv(y), y > 1.0
+    room = where(above, 2.0 - y, y)
+    border = room == 0.0
+    steepness = _erfcx(where(border, 0.0, where(above, -x, x))) / where(border, 1.0, room)
+    return x, (-0.5 * math.sqrt(math.pi)) * where(border, float("inf") * (1.0 - room), steepness) * tangents[0]
 
 
 def ndtri(p: ArrayLike, /) -> Tensor:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from loopgrad.lazy.numpy.creation import ones_like
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
     atan2,
@@ -30,8 +31,8 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.bessel import i0e
 from loopgrad.lazy.special.entropies import log_expit, logit, xlog1py, xlogy
 from loopgrad.lazy.special.gamma_functions import betaln
-from loopgrad.lazy.special.incomplete_beta import betainc, betaincc
-from loopgrad.lazy.special.incomplete_gamma import gammainc, gammaincc
+from loopgrad.lazy.special.incomplete_beta import betainc, betaincc, log_betainc, log_betaincc
+from loopgrad.lazy.special.incomplete_gamma import gammainc, gammaincc, log_gammainc, log_gammaincc
 from loopgrad.lazy.special.normal import ROOT_2, erfcinv, erfinv, log_ndtr, ndtr, ndtri
 from loopgrad.lazy.stats.univariate import INF, Continuous
 
@@ -44,6 +45,23 @@ PUBLIC_STATS: Final = (
 )
 LOG_2: Final = math.log(2.0)
 LOG_2_PI: Final = math.log(2.0 * math.pi)
+
+
+FAR: Final = 1e8  # beyond it 1 + y * y is y * y
+
+
+def _log1p_square(y: Tensor) -> Tensor:
+    """log(1 + y * y), where the square overflows, too."""
+    far = absolute(y) > FAR
+    return where(far, 2.0 * log(absolute(where(far, y, 1.0))), log1p(square(where(far, 1.0, y))))
+
+
+def _log1m_exp(t: Tensor, log_t: Tensor) -> Tensor:
+    """log(1 - exp(-t)) for positive numbers, where t underflows, too."""
+    tiny, large = t < 1.0 / FAR, t > LOG_2
+    middle = where(logical_or(tiny, large), 0.5, t)
+    far = log1p(-exp(-where(large, t, 1.0)))
+    return where(tiny, log_t - 0.5 * t, where(large, far, log(-expm1(-middle))))
 
 
 def _normal(y: Tensor) -> Tensor:
@@ -69,7 +87,8 @@ halfnorm: Final = Continuous(
 
 rayleigh: Final = Continuous(
     "rayleigh", lambda y: log(y) - 0.5 * square(y), support=(0.0, INF), below=lambda y: -expm1(-0.5 * square(y)),
-    above=lambda y: exp(-0.5 * square(y)), log_above=lambda y: -0.5 * square(y),
+    above=lambda y: exp(-0.5 * square(y)), log_below=lambda y: _log1m_exp(0.5 * square(y), 2.0 * log(y) - LOG_2),
+    log_above=lambda y: -0.5 * square(y),
     quantile=lambda q: sqrt(-2.0 * log1p(-q)), upper_quantile=lambda q: sqrt(-2.0 * log(q)),
 )  # fmt: skip
 
@@ -86,8 +105,16 @@ uniform: Final = Continuous(
 
 expon: Final = Continuous(
     "expon", lambda y: -y, support=(0.0, INF), below=lambda y: -expm1(-y), above=lambda y: exp(-y),
-    log_above=lambda y: -y, quantile=lambda q: -log1p(-q), upper_quantile=lambda q: -log(q),
+    log_below=lambda y: _log1m_exp(y, log(y)), log_above=lambda y: -y, quantile=lambda q: -log1p(-q),
+    upper_quantile=lambda q: -log(q),
 )  # fmt: skip
+
+
+def _log_betainc_near_0(a: Tensor, b: Tensor, log_x: Tensor) -> Tensor:
+    """log(betainc(a, b, x)), where x underflows, too: by the first term of its series."""
+    near = log_x < -40.0 - log1p(b)
+    first = a * log_x - log(a) - betaln(a, b)
+    return where(near, first, log_betainc(a, b, exp(where(near, -1.0, log_x))))
 
 
 def _gamma_density(y: Tensor, a: Tensor) -> Tensor:
@@ -96,17 +123,20 @@ def _gamma_density(y: Tensor, a: Tensor) -> Tensor:
 
 gamma: Final = Continuous(
     "gamma", _gamma_density, ("a",), (0.0, INF), below=lambda y, a: gammainc(a, y),
-    above=lambda y, a: gammaincc(a, y),
+    above=lambda y, a: gammaincc(a, y), far_below=lambda y, a: log_gammainc(a, y),
+    far_above=lambda y, a: log_gammaincc(a, y),
 )  # fmt: skip
 
 chi2: Final = Continuous(
     "chi2", lambda y, df: _gamma_density(0.5 * y, 0.5 * df) - LOG_2, ("df",), (0.0, INF),
     below=lambda y, df: gammainc(0.5 * df, 0.5 * y), above=lambda y, df: gammaincc(0.5 * df, 0.5 * y),
+    far_below=lambda y, df: log_gammainc(0.5 * df, 0.5 * y), far_above=lambda y, df: log_gammaincc(0.5 * df, 0.5 * y),
 )  # fmt: skip
 
 beta: Final = Continuous(
     "beta", lambda y, a, b: xlogy(a - 1.0, y) + xlog1py(b - 1.0, -y) - betaln(a, b), ("a", "b"), (0.0, 1.0),
     below=lambda y, a, b: betainc(a, b, y), above=lambda y, a, b: betaincc(a, b, y),
+    far_below=lambda y, a, b: log_betainc(a, b, y), far_above=lambda y, a, b: log_betaincc(a, b, y),
 )  # fmt: skip
 
 f: Final = Continuous(
@@ -117,6 +147,10 @@ f: Final = Continuous(
     ),
     ("dfn", "dfd"), (0.0, INF), below=lambda y, dfn, dfd: betainc(0.5 * dfn, 0.5 * dfd, dfn * y / (dfn * y + dfd)),
     above=lambda y, dfn, dfd: betainc(0.5 * dfd, 0.5 * dfn, dfd / (dfn * y + dfd)),
+    far_below=lambda y, dfn, dfd: _log_betainc_near_0(
+        0.5 * dfn, 0.5 * dfd, log(dfn) + log(y) - log(dfn * y + dfd)
+    ),
+    far_above=lambda y, dfn, dfd: _log_betainc_near_0(0.5 * dfd, 0.5 * dfn, log(dfd) - log(dfn * y + dfd)),
 )  # fmt: skip
 
 
@@ -127,12 +161,13 @@ def _inverse_gamma(y: Tensor, a: Tensor) -> Tensor:
 
 invgamma: Final = Continuous(
     "invgamma", _inverse_gamma, ("a",), (0.0, INF), below=lambda y, a: gammaincc(a, 1.0 / y),
-    above=lambda y, a: gammainc(a, 1.0 / y),
+    above=lambda y, a: gammainc(a, 1.0 / y), far_below=lambda y, a: log_gammaincc(a, 1.0 / y),
+    far_above=lambda y, a: log_gammainc(a, 1.0 / y),
 )  # fmt: skip
 
 
 def _student(y: Tensor, df: Tensor) -> Tensor:
-    return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - 0.5 * (df + 1.0) * log1p(square(y) / df)
+    return -betaln(0.5 * df, 0.5) - 0.5 * log(df) - 0.5 * (df + 1.0) * _log1p_square(y / sqrt(df))
 
 
 def _student_below(y: Tensor, df: Tensor) -> Tensor:
@@ -145,8 +180,14 @@ def _student_below(y: Tensor, df: Tensor) -> Tensor:
     return where(y == 0.0, 0.5 + y * exp(_student(0.0 * y, df)), found)
 
 
+def _student_far_below(y: Tensor, df: Tensor) -> Tensor:
+    tail = _log_betainc_near_0(0.5 * df, 0.5 * ones_like(df), -_log1p_square(y / sqrt(df)))
+    return tail - LOG_2
+
+
 t: Final = Continuous(
-    "t", _student, ("df",), below=_student_below, above=lambda y, df: _student_below(-y, df)
+    "t", _student, ("df",), below=_student_below, above=lambda y, df: _student_below(-y, df),
+    far_below=_student_far_below, far_above=lambda y, df: _student_far_below(-y, df),
 )  # fmt: skip
 
 
@@ -162,9 +203,14 @@ def _cauchy_quantile(q: Tensor) -> Tensor:
     return where(low, -far, where(high, far, tan(math.pi * (where(logical_or(low, high), 0.5, q) - 0.5))))
 
 
+def _cauchy_far_below(y: Tensor) -> Tensor:
+    return -log(-math.pi * where(y < -FAR, y, -FAR))
+
+
 cauchy: Final = Continuous(
-    "cauchy", lambda y: -math.log(math.pi) - log1p(square(y)), below=_cauchy_below, above=lambda y: _cauchy_below(-y),
-    quantile=_cauchy_quantile, upper_quantile=lambda q: -_cauchy_quantile(q),
+    "cauchy", lambda y: -math.log(math.pi) - _log1p_square(y), below=_cauchy_below, above=lambda y: _cauchy_below(-y),
+    far_below=_cauchy_far_below, far_above=lambda y: _cauchy_far_below(-y), quantile=_cauchy_quantile,
+    upper_quantile=lambda q: -_cauchy_quantile(q),
 )  # fmt: skip
 
 
@@ -194,12 +240,14 @@ logistic: Final = Continuous(
 
 gumbel_r: Final = Continuous(
     "gumbel_r", lambda y: -y - exp(-y), below=lambda y: exp(-exp(-y)), above=lambda y: -expm1(-exp(-y)),
-    log_below=lambda y: -exp(-y), quantile=lambda q: -log(-log(q)), upper_quantile=lambda q: -log(-log1p(-q)),
+    log_below=lambda y: -exp(-y), log_above=lambda y: _log1m_exp(exp(-y), -y), quantile=lambda q: -log(-log(q)),
+    upper_quantile=lambda q: -log(-log1p(-q)),
 )  # fmt: skip
 
 gumbel_l: Final = Continuous(
     "gumbel_l", lambda y: y - exp(y), below=lambda y: -expm1(-exp(y)), above=lambda y: exp(-exp(y)),
-    log_above=lambda y: -exp(y), quantile=lambda q: log(-log1p(-q)), upper_quantile=lambda q: log(-log(q)),
+    log_below=lambda y: _log1m_exp(exp(y), y), log_above=lambda y: -exp(y), quantile=lambda q: log(-log1p(-q)),
+    upper_quantile=lambda q: log(-log(q)),
 )  # fmt: skip
 
 pareto: Final = Continuous(
@@ -225,8 +273,8 @@ lognorm: Final = Continuous(
 weibull_min: Final = Continuous(
     "weibull_min", lambda y, c: log(c) + xlogy(c - 1.0, y) - power(y, c), ("c",), (0.0, INF),
     below=lambda y, c: -expm1(-power(y, c)), above=lambda y, c: exp(-power(y, c)),
-    log_above=lambda y, c: -power(y, c), quantile=lambda q, c: power(-log1p(-q), 1.0 / c),
-    upper_quantile=lambda q, c: power(-log(q), 1.0 / c),
+    log_below=lambda y, c: _log1m_exp(power(y, c), c * log(y)), log_above=lambda y, c: -power(y, c),
+    quantile=lambda q, c: power(-log1p(-q), 1.0 / c), upper_quantile=lambda q, c: power(-log(q), 1.0 / c),
 )  # fmt: skip
 
 
@@ -242,9 +290,14 @@ def _general_normal(y: Tensor, beta: Tensor) -> Tensor:
     return log(0.5 * beta) - lgamma(1.0 / beta) - where(y == 0.0, 0.0, power(size, beta))
 
 
+def _general_normal_far_below(y: Tensor, beta: Tensor) -> Tensor:
+    return log_gammaincc(1.0 / beta, power(where(y < 0.0, -y, 1.0), beta)) - LOG_2
+
+
 gennorm: Final = Continuous(
     "gennorm", _general_normal, ("beta",), below=_general_normal_below,
-    above=lambda y, beta: _general_normal_below(-y, beta),
+    above=lambda y, beta: _general_normal_below(-y, beta), far_below=_general_normal_far_below,
+    far_above=lambda y, beta: _general_normal_far_below(-y, beta),
 )  # fmt: skip
 
 

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from loopgrad.lazy.numpy.elementwise import exp, expm1, floor, lgamma, log, log1p, logical_and
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.entropies import xlog1py, xlogy
 from loopgrad.lazy.special.gamma_functions import betaln
-from loopgrad.lazy.special.incomplete_beta import betainc, betaincc
-from loopgrad.lazy.special.incomplete_gamma import gammainc, gammaincc
-from loopgrad.lazy.stats.univariate import INF, Discrete, positive
+from loopgrad.lazy.special.incomplete_beta import betainc, betaincc, log_betainc, log_betaincc
+from loopgrad.lazy.special.incomplete_gamma import gammainc, gammaincc, log_gammainc, log_gammaincc
+from loopgrad.lazy.stats.univariate import INF, Discrete, Formula, positive
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -37,24 +38,25 @@ def _log_choices(n: Tensor, k: Tensor) -> Tensor:
     return -log1p(n) - betaln(n - k + 1.0, k + 1.0)
 
 
-def _binomial_tail(k: Tensor, n: Tensor, p: Tensor, upper: bool) -> Tensor:
+def _binomial_tail(function: Formula, above: float, below: float, k: Tensor, n: Tensor, p: Tensor) -> Tensor:
+    """A function of a beta distribution, and what it is where the number surely is above k, or not."""
     inner = logical_and(k < n, logical_and(p > 0.0, p < 1.0))
-    function = betainc if upper else betaincc
     found = function(where(inner, k, 0.0) + 1.0, where(inner, n - k, 1.0), where(inner, p, 0.5))
-    surely_above = logical_and(p == 1.0, k < n)
-    return where(inner, found, where(surely_above, 1.0, 0.0) if upper else where(surely_above, 0.0, 1.0))
+    return where(inner, found, where(logical_and(p == 1.0, k < n), above, below))
 
 
 binom: Final = Discrete(
     "binom", lambda k, n, p: _log_choices(n, k) + xlogy(k, p) + xlog1py(n - k, -p), ("n", "p"), (0.0, "n"),
     lambda n, p: logical_and(_count(n), _share(p)),
-    below=lambda k, n, p: _binomial_tail(k, n, p, upper=False),
-    above=lambda k, n, p: _binomial_tail(k, n, p, upper=True),
+    below=partial(_binomial_tail, betaincc, 0.0, 1.0), above=partial(_binomial_tail, betainc, 1.0, 0.0),
+    far_below=partial(_binomial_tail, log_betaincc, -INF, 0.0),
+    far_above=partial(_binomial_tail, log_betainc, 0.0, -INF),
 )  # fmt: skip
 
 poisson: Final = Discrete(
     "poisson", lambda k, mu: xlogy(k, mu) - lgamma(k + 1.0) - mu, ("mu",), (0.0, INF),
     lambda mu: mu >= 0.0, below=lambda k, mu: gammaincc(k + 1.0, mu), above=lambda k, mu: gammainc(k + 1.0, mu),
+    far_below=lambda k, mu: log_gammaincc(k + 1.0, mu), far_above=lambda k, mu: log_gammainc(k + 1.0, mu),
 )  # fmt: skip
 
 geom: Final = Discrete(
@@ -68,6 +70,7 @@ nbinom: Final = Discrete(
     "nbinom", lambda k, n, p: -log(n + k) - betaln(n, k + 1.0) + xlogy(n, p) + xlog1py(k, -p), ("n", "p"),
     (0.0, INF), lambda n, p: logical_and(n > 0.0, logical_and(p > 0.0, p <= 1.0)),
     below=lambda k, n, p: betainc(n, k + 1.0, p), above=lambda k, n, p: betaincc(n, k + 1.0, p),
+    far_below=lambda k, n, p: log_betainc(n, k + 1.0, p), far_above=lambda k, n, p: log_betaincc(n, k + 1.0, p),
 )  # fmt: skip
 
 betabinom: Final = Discrete(

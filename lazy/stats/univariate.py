@@ -13,7 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from loopgrad.graph.errors import explained
-from loopgrad.lazy.numpy.elementwise import exp, floor, log, log1p, logical_and, logical_or, maximum, minimum
+from loopgrad.lazy.numpy.elementwise import (
+    exp,
+    floor,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+)
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.operands import of_domain
 from loopgrad.lazy.tensor.core import ArrayLike
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 Formula = Callable[..., "Tensor"]
+TINY: Final = 1e-30  # of probabilities, which underflow further out
 NAN: Final = float("nan")
 INF: Final = float("inf")
 
@@ -34,11 +45,13 @@ def positive(*parameters: Tensor) -> Tensor | bool:
     return allowed
 
 
-def _log_of(probability: Formula, rest: Formula | None, y: Tensor, *shapes: Tensor) -> Tensor:
-    """The logarithm of a probability, by what it leaves to 1 where that is small."""
+def _log_of(probability: Formula, rest: Formula | None, far: Formula | None, y: Tensor, *shapes: Tensor) -> Tensor:
+    """The logarithm of a probability, by what it leaves to 1 where that is small, by `far` where it is tiny itself."""
     one, other = probability(y, *shapes), (rest or probability)(y, *shapes)
     small = one < 0.5 if rest is not None else one == one
-    return where(small, log(where(small, one, 1.0)), log1p(-where(small, 0.5, other)))
+    tiny = one < TINY if far is not None else one != one
+    found = where(small, log(where(logical_or(tiny, logical_not(small)), 1.0, one)), log1p(-where(small, 0.5, other)))
+    return found if far is None else where(tiny, far(y, *shapes), found)
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,8 @@ class Univariate:
     above: Formula | None = None
     log_below: Formula | None = None  # where these have formulas of their own; else by the smaller one of both
     log_above: Formula | None = None
+    far_below: Formula | None = None  # the same where the probability underflows
+    far_above: Formula | None = None
 
     def cdf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The probability of values up to x; the arguments are x, the shape parameters, loc=0, and of continuous
@@ -81,7 +96,7 @@ class Univariate:
         >>> lg.stats.norm.logcdf(-100.0)
         Tensor(-5005.52420869, dtype=float64)
         """
-        formula = self.log_below or partial(_log_of, self.below or self._refused("logcdf"), self.above)
+        formula = self.log_below or partial(_log_of, self.below or self._refused("logcdf"), self.above, self.far_below)
         return self._within("logcdf", formula, -INF, 0.0, args, named)
 
     def logsf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
@@ -90,7 +105,7 @@ class Univariate:
         >>> lg.stats.expon.logsf(2.0)
         Tensor(-2., dtype=float64)
         """
-        formula = self.log_above or partial(_log_of, self.above or self._refused("logsf"), self.below)
+        formula = self.log_above or partial(_log_of, self.above or self._refused("logsf"), self.below, self.far_above)
         return self._within("logsf", formula, 0.0, -INF, args, named)
 
     @property

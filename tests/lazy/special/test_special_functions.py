@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -224,3 +225,36 @@ def test_slopes_at_borders_and_beyond(device: str) -> None:
         x, expected = np.array(points).T
         slope = lg.vmap(lg.grad(function))(lg.asarray(x))
         np.testing.assert_allclose(np.asarray(slope), expected, rtol=1e-14, err_msg=str(function))
+
+
+STEEP = {  # where pieces of the formula overflow; slopes by mpmath
+    "erfcinv": (1e-300, -1.9063218669084346e298), "ndtri": (1e-300, 2.6973044650426122e298),
+    "k1": (5e-324, -np.inf), "k1e": (5e-324, -np.inf),
+    "lambertw": (-1e-300, -1.0014361155975969e300),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_slopes_next_to_a_border(device: str, name: str) -> None:
+    """They overflow where they are that large, and not before, in both modes and dtypes."""
+    x, expected = STEEP[name]
+    f = partial(lg.special.lambertw, k=-1) if name == "lambertw" else getattr(lg.special, name)
+    for found in (lg.grad(f)(lg.asarray(x)), lg.jvp(f, (lg.asarray(x),), (lg.asarray(1.0),))[1]):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-14)
+    for dtype, least in ((lg.float64, 5e-324), (lg.float32, 1e-45)):
+        smallest = lg.asarray(np.copysign(least, x), dtype)
+        slopes = [lg.grad(f)(smallest), lg.jvp(f, (smallest,), (lg.ones((), dtype=dtype),))[1]]
+        assert [float(s) for s in slopes] == [np.copysign(np.inf, expected)] * 2
+
+
+def test_polygamma_far_below_zero(device: str) -> None:
+    """By reflection, with slopes; mpmath's values."""
+    x = lg.asarray([-10.5, -37.90, -1e9 + 0.25])
+    expected = [
+        [9.7787577398148124, 103.32979891497094, 19.739208801178717],
+        [-0.0082474690506522171, -1998.6603383879341, -124.02510672119928],
+    ]
+    for n, values in enumerate(expected, 1):
+        np.testing.assert_allclose(np.asarray(lg.special.polygamma(n, x)), values, rtol=1e-12)
+    slope = lg.grad(lambda x: lg.sum(lg.special.polygamma(1, x)))(x)
+    np.testing.assert_allclose(np.asarray(slope), expected[1], rtol=1e-12)
