@@ -19,7 +19,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power
 from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, slice_spans
-from loopgrad.lazy.numpy.positions_out_of_range import plan_by_mode, read_by_mode
+from loopgrad.lazy.numpy.positions_out_of_range import plan_by_mode, read_by_mode, reading_mode
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
@@ -84,15 +84,16 @@ class AtIndex:
         """`x[index]`, a copy: what is out of range and data is clamped; dtype and shape are those of the subscript.
 
         `mode` "fill" (or "drop") gives `fill_value` where a position is out of range; None is NaN, the smallest signed
-        or largest unsigned integer, True. "clip" and "promise_in_bounds" clamp. With a mode ints are data, too. JAX's
-        `indices_are_sorted` and `unique_indices` change nothing. Raises ValueError for another mode, DTypeError for a
-        fill_value that doesn't fit x's dtype.
+        or largest unsigned integer, True; a `fill_value` alone means that. "clip" and "promise_in_bounds" clamp. With a
+        mode ints are data, too. JAX's `indices_are_sorted` and `unique_indices` change nothing. Raises ValueError for
+        another mode, also beside a fill_value, DTypeError for a fill_value that doesn't fit x's dtype.
 
         >>> lg.arange(3).at[lg.asarray([1, 9])].get()
         Tensor([1, 2], dtype=int64)
         >>> lg.arange(3).at[lg.asarray([1, 9])].get(mode="fill", fill_value=-1)
         Tensor([ 1, -1], dtype=int64)
         """
+        mode = reading_mode("at[...].get", mode, fill_value)
         if mode is None:
             return get_item(self._tensor, self._index)
         return read_by_mode("at[...].get", self._tensor, self._index, mode, fill_value)

@@ -73,20 +73,23 @@ def get_item(x: Tensor, index: Any) -> Tensor:
     return wrap(read(value, plan_index(value.shape, index)), x._weak)
 
 
-def read(value: Value, plan: IndexPlan, replaced: bool = False) -> Value:
+def read(value: Value, plan: IndexPlan) -> Value:
     """The elements that a plan takes of a value. Raises IndexRangeError for positions along an axis without elements:
-    there is none that they could be clamped to; not where what is out of range is `replaced`."""
+    there is none that they could be clamped to."""
     value = value if plan.widened is None else ops.reshape(value, plan.widened)
-    if plan.axes and not replaced and 0 not in plan.indices[0].shape:
-        for axis in plan.axes:
-            if not value.shape[axis]:
-                fix = "read only what is there, or pass mode='fill' to lg.take"
-                raise IndexRangeError(explained("index", f"no position along axis {axis}", f"shape {value.shape}", fix))
     if plan.spans is not None:
         value = slice_spans(value, plan.spans)
     if plan.axes:
+        _check_not_empty(value.shape, plan)
         value = ops.gather(ops.transpose(value, plan.order), *plan.indices)
     return ops.transpose(ops.reshape(value, plan.expanded), plan.perm)
+
+
+def _check_not_empty(shape: Shape, plan: IndexPlan) -> None:
+    empty = [axis for axis in plan.axes if not shape[axis]]
+    if empty and 0 not in plan.indices[0].shape:
+        fix = "read only what is there, or pass mode='fill' to lg.take"
+        raise IndexRangeError(explained("index", f"no position along axis {empty[0]}", f"shape {shape}", fix))
 
 
 def element(vector: Value, index: int) -> Value:

@@ -11,6 +11,7 @@ position like any other.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,16 +38,27 @@ def check_mode(op: str, mode: str | None) -> None:
         raise ValueError(explained(op, f"a mode among {', '.join(_MODES)}", repr(mode), "pass one of them"))
 
 
+def reading_mode(op: str, mode: str | None, fill_value: ArrayLike | None) -> str | None:
+    """The mode of a read: a `fill_value` alone means "fill", as in JAX; raises ValueError where it would go unread."""
+    if fill_value is None or mode in _FILLED:
+        return mode
+    if mode is not None:
+        expected = f"mode 'fill', which reads fill_value={fill_value!r}"
+        raise ValueError(explained(op, expected, repr(mode), "leave out the mode, or the fill_value"))
+    return "fill"
+
+
 def read_by_mode(op: str, x: Tensor, index: Any, mode: str | None, fill_value: ArrayLike | None) -> Tensor:
     """`x[index]`, and what the mode says where a position is out of range."""
     check_mode(op, mode)
     plan = plan_index(x._value.shape, _positions(index))
-    result = wrap(read(x._value, plan, replaced=mode in _FILLED))
     if mode not in _FILLED or not plan.axes:
-        return result
+        return wrap(read(x._value, plan))
     usual = _usual_fill(x._value.dtype) if fill_value is None else fill_value
     other = broadcast_value(_fill(op, usual, x._value.dtype), plan.shape)
-    return wrap(ops.select(_inside(x._value.shape, plan), result._value, other))
+    if not prod(_base(x._value.shape, plan)):
+        return wrap(other)
+    return wrap(ops.select(_inside(x._value.shape, plan), read(x._value, plan), other))
 
 
 def plan_by_mode(op: str, shape: Shape, index: Any, mode: str | None) -> IndexPlan:

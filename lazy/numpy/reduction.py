@@ -419,7 +419,8 @@ def diff(
 ) -> Tensor:
     """Differences of neighbours along an axis, `n` times; `prepend` and `append` are put around x first.
 
-    The axis is shorter by `n`; the dtype is x's, and of bools `!=`. Raises ValueError for a negative `n`.
+    The axis is shorter by `n`; the dtype is x's, and of bools `!=`. `n` of 0 gives x alone, as in NumPy. Raises
+    ValueError for a negative `n`.
 
     >>> lg.diff(lg.asarray([1, 4, 9, 16]))
     Tensor([3, 5, 7], dtype=int64)
@@ -429,6 +430,8 @@ def diff(
     if n < 0:
         raise ValueError(explained("diff", "n of at least 0", n, "use cumsum for sums"))
     d = normal_axis("diff", axis, len(t._value.shape))
+    if not n:
+        return whole(t)
     if prepend is not None or append is not None:
         edge = (*t._value.shape[:d], 1, *t._value.shape[d + 1 :])
         around = [None if p is None else as_tensor(p) for p in (prepend, append)]
@@ -441,4 +444,4 @@ def diff(
         first[d], last[d] = 1 if shape[d] else 0, shape[d] - 1 if shape[d] else 0
         later, earlier = wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last))
         t = (not_equal if t._value.dtype is bool_ else subtract)(later, earlier)
-    return t if n else whole(t)
+    return t

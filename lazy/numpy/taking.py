@@ -9,7 +9,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL, get_item
-from loopgrad.lazy.numpy.positions_out_of_range import read_by_mode
+from loopgrad.lazy.numpy.positions_out_of_range import read_by_mode, reading_mode
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
@@ -29,8 +29,9 @@ def take(
     The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
     range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`;
     `mode` "wrap" takes it modulo the extent, "clip" clamps negative ones, too, "fill" (JAX's) gives `fill_value`: None
-    is NaN, the smallest signed or largest unsigned integer, True. JAX's other keywords change nothing. Raises
-    ValueError for another mode, DTypeError for a fill_value that doesn't fit x's dtype.
+    is NaN, the smallest signed or largest unsigned integer, True; a `fill_value` alone means that. JAX's other keywords
+    change nothing. Raises ValueError for another mode, also beside a fill_value, DTypeError for a fill_value that
+    doesn't fit x's dtype, IndexRangeError for positions on an empty axis.
 
     >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
     Tensor([30, 10, 30], dtype=int64)
@@ -39,6 +40,7 @@ def take(
     """
     t = as_tensor(x)
     chosen = as_tensor(indices)
+    mode = reading_mode("take", None if mode == "raise" else mode, fill_value) or "raise"
     if mode == "fill":
         d = 0 if axis is None else normal_axis("take", axis, len(t._value.shape))
         rows = wrap(ops.reshape(t._value, (prod(t._value.shape),))) if axis is None else t
@@ -70,7 +72,7 @@ def take_along_axis(
     elsewhere, of x's dtype.
 
     Raises ShapeError where ranks differ. Out of range is as for `take`, or as `mode` says: "clip", or "fill" with
-    `fill_value`.
+    `fill_value`, which alone means that.
 
     >>> x = lg.asarray([[3, 1, 2], [6, 5, 4]])
     >>> lg.take_along_axis(x, lg.argsort(x), axis=1)
@@ -81,6 +83,7 @@ def take_along_axis(
     if axis is None:
         t, axis = wrap(ops.reshape(t._value, (prod(t._value.shape),))), 0
     index = along_axis("take_along_axis", t._value.shape, chosen, axis)
+    mode = reading_mode("take_along_axis", mode, fill_value)
     return get_item(t, index) if mode is None else read_by_mode("take_along_axis", t, index, mode, fill_value)
 
 

@@ -39,7 +39,7 @@ SETS = """
     xp.setxor1d(a, b); xp.setxor1d(f, g); xp.setxor1d(b, u, True); xp.setxor1d(e, e); xp.ediff1d(a)
     xp.ediff1d(s, to_begin=[1, 2], to_end=5); xp.ediff1d(e); xp.ediff1d(f4, to_end=1.5); xp.trim_zeros(z)
     xp.trim_zeros(z, "f"); xp.trim_zeros(z, "b"); xp.trim_zeros(zz); xp.trim_zeros(zz, "f"); xp.trim_zeros(zz, axis=1)
-    xp.trim_zeros(xp.zeros_like(a)); xp.trim_zeros(xp.zeros_like(a), "b")
+    xp.trim_zeros(xp.zeros_like(a)); xp.trim_zeros(xp.zeros_like(a), "b"); xp.diff(a, n=0, append=b)
 """
 POLYNOMIALS = """
     xp.polyadd(q, p); xp.polysub(q, p); xp.polysub(b, a); xp.polymul(a, b); xp.polymul(q, 2.0); xp.polydiv(p, q)

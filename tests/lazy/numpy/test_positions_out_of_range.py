@@ -25,6 +25,9 @@ def test_reading(device):
         (lg.take(m, lg.asarray([[0, 3]]), axis=1, mode="fill"), [[[0, NAN]], [[3, NAN]]]),
         (lg.take(x[:0], i, mode="fill", fill_value=2.0), [2, 2, 2, 2]),
         (x.at[i].get(mode="fill", fill_value=7), [11, 7, 15, 7]),
+        (x.at[i].get(fill_value=7), [11, 7, 15, 7]),
+        (lg.take(x, i, fill_value=0), [11, 0, 15, 0]),
+        (lg.take_along_axis(x, i, axis=0, fill_value=0), [11, 0, 15, 0]),
         (x.at[i].get(mode="drop"), [11, NAN, 15, NAN]),
         (x.at[i].get(mode="clip"), [11, 15, 15, 10]),
         (x.at[9].get(mode="fill", fill_value=7), 7),
@@ -67,7 +70,18 @@ def test_what_is_refused():
         lg.take(x, lg.asarray([1]), mode="drop")
     with pytest.raises(lg.DTypeError, match="a fill_value that fits int64"):
         lg.take(x, lg.asarray([5]), mode="fill", fill_value=0.5)
+    for read in (lg.take, lg.take_along_axis):
+        with pytest.raises(ValueError, match="mode 'fill', which reads fill_value=5"):
+            read(x, lg.asarray([1]), axis=0, mode="clip", fill_value=5)
     with pytest.raises(TypeError, match="speed"):
         x.at[0].set(1, speed=1)
     with pytest.raises(IndexError):
         x.at[9].set(1)
+
+
+@pytest.mark.parametrize("mode", [None, "clip", "wrap"])
+def test_an_empty_axis_has_no_nearest_element(mode):
+    x, i = lg.zeros((2, 0)), lg.asarray([0, 1])
+    with pytest.raises(IndexError, match=r"no position along axis 1 of shape \(2, 0\)"):
+        x[:, i] if mode is None else lg.take(x, i, axis=1, mode=mode)
+    assert lg.take(x, i[:0], axis=1, mode=mode or "raise").shape == (2, 0)
