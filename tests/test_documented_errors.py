@@ -152,7 +152,7 @@ ERRORS: Final = {
         lg.matrix_transpose(lg.ones(2))
         lg.swapaxes(lg.ones(2), 0, 1)
         lg.moveaxis(lg.ones((2, 3)), (0, 1), (0, 0))
-        lg.roll(lg.ones(3), (1, 2))
+        lg.roll(lg.ones((2, 3)), (1, 2, 3), (0, 1))
         lg.concat([lg.ones((1, 2)), lg.ones((1, 3))])
         lg.concat([1.0, 2.0])
         lg.concat([])

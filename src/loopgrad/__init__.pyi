@@ -1,9 +1,13 @@
 # written by `python -m tests.architecture.public_stub` from the statements PUBLIC
 from loopgrad import fft as fft
+from loopgrad import integrate as integrate
+from loopgrad import interpolate as interpolate
 from loopgrad import linalg as linalg
+from loopgrad import ndimage as ndimage
 from loopgrad import nn as nn
 from loopgrad import optim as optim
 from loopgrad import random as random
+from loopgrad import signal as signal
 from loopgrad import special as special
 from loopgrad import stats as stats
 from loopgrad import testing as testing

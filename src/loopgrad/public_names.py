@@ -40,7 +40,10 @@ def read(stub: str) -> dict[str, Origin]:
     return found
 
 
-NAMESPACES: Final = ("fft", "linalg", "nn", "optim", "random", "special", "stats", "testing", "tree")
+NAMESPACES: Final = (
+    "fft", "integrate", "interpolate", "linalg", "ndimage", "nn", "optim", "random", "signal", "special", "stats",
+    "testing", "tree",
+)  # fmt: skip
 
 
 def origins_of(file: str) -> dict[str, Origin]:

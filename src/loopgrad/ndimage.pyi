@@ -1,0 +1,26 @@
+# written by `python -m tests.architecture.public_stub` from the statements PUBLIC
+from loopgrad.lazy.samples.image_filters import convolve as convolve
+from loopgrad.lazy.samples.image_filters import convolve1d as convolve1d
+from loopgrad.lazy.samples.image_filters import correlate as correlate
+from loopgrad.lazy.samples.image_filters import correlate1d as correlate1d
+from loopgrad.lazy.samples.image_filters import gaussian_filter as gaussian_filter
+from loopgrad.lazy.samples.image_filters import gaussian_filter1d as gaussian_filter1d
+from loopgrad.lazy.samples.image_filters import gaussian_gradient_magnitude as gaussian_gradient_magnitude
+from loopgrad.lazy.samples.image_filters import gaussian_laplace as gaussian_laplace
+from loopgrad.lazy.samples.image_filters import laplace as laplace
+from loopgrad.lazy.samples.image_filters import maximum_filter as maximum_filter
+from loopgrad.lazy.samples.image_filters import median_filter as median_filter
+from loopgrad.lazy.samples.image_filters import minimum_filter as minimum_filter
+from loopgrad.lazy.samples.image_filters import percentile_filter as percentile_filter
+from loopgrad.lazy.samples.image_filters import prewitt as prewitt
+from loopgrad.lazy.samples.image_filters import rank_filter as rank_filter
+from loopgrad.lazy.samples.image_filters import sobel as sobel
+from loopgrad.lazy.samples.image_filters import uniform_filter as uniform_filter
+from loopgrad.lazy.samples.image_filters import uniform_filter1d as uniform_filter1d
+from loopgrad.lazy.samples.splines_of_images import affine_transform as affine_transform
+from loopgrad.lazy.samples.splines_of_images import map_coordinates as map_coordinates
+from loopgrad.lazy.samples.splines_of_images import rotate as rotate
+from loopgrad.lazy.samples.splines_of_images import shift as shift
+from loopgrad.lazy.samples.splines_of_images import spline_filter as spline_filter
+from loopgrad.lazy.samples.splines_of_images import spline_filter1d as spline_filter1d
+from loopgrad.lazy.samples.splines_of_images import zoom as zoom
