@@ -140,12 +140,23 @@ def _share(part: Value, total: Value) -> Value:
     return ops.exp(apart)
 
 
+def _shares_of_next(y: Value, axis: int, reverse: bool, before: bool) -> Value:
+    """Each running total's share of the next one, a 0 `before` all of them or behind: what pads totals instead would be
+    subtracted from one, and an infinite share that nothing is made of still makes NaN of its derivative."""
+    none, extent = [0] * len(y.shape), list(y.shape)
+    second, shorter, one = none.copy(), extent.copy(), none.copy()
+    second[axis], shorter[axis], one[axis] = 1, extent[axis] - 1, 1
+    front, back = ops.slice(y, none, shorter), ops.slice(y, second, extent)
+    shares = _share(back, front) if reverse else _share(front, back)
+    return ops.pad(shares, one, none, 0) if before else ops.pad(shares, none, one, 0)
+
+
 def _logcumsumexp_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     """x_adj[k] = share(x[k], y[k]) * s[k] with s[k] = ct[k] + share(y[k], y[k + 1]) * s[k + 1]."""
     (x,), (y,), axis, reverse = node.operands, node.results, node.attrs["axis"], node.attrs["reverse"]
     if 0 in x.shape:
         return (ops.zeros_like(x),)
-    factor = _share(y, shifted(y, axis, 1 if reverse else -1, 0))  # of the last one nothing is made
+    factor = _shares_of_next(y, axis, reverse, before=reverse)
     return (ops.mul(_share(x, y), linear_recurrence(factor, _only(cotangents), axis, not reverse)),)
 
 
@@ -154,7 +165,7 @@ def _logcumsumexp_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     (x,), (y,), axis, reverse = node.operands, node.results, node.attrs["axis"], node.attrs["reverse"]
     if 0 in x.shape:
         return (ops.zeros_like(x),)
-    factor = _share(shifted(y, axis, -1 if reverse else 1, 0), y)
+    factor = _shares_of_next(y, axis, reverse, before=not reverse)
     return (linear_recurrence(factor, ops.mul(_share(x, y), _only(tangents)), axis, reverse),)
 
 
