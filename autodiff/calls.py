@@ -41,7 +41,7 @@ def pull_call(node: Node, received: Cotangents, adjoints: Adjoints, context: Con
             _pull_by_tangents(node, received, adjoints, context)
         case "opaque":
             raise _too_often(node)
-        case "plain":
+        case "plain" | "routine":
             _pull_through(node, received, adjoints, context)
         case _:
             if not pull_recomputed(node, received, adjoints, context):

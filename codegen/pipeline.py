@@ -25,10 +25,12 @@ def build_program(
     wide_products: bool = False,
     lane_bytes: int = LANE_BYTES,
     own_products: OwnProducts = OwnProducts.NONE,
+    routines: frozenset[str] = frozenset(),
 ) -> Program:
     """The steps, kernels and slots that compute `graph`, after the kernel passes. `libraries`: the routines that the
-    target calls a library for, and its name; `in_order`, `wide_products`, `lane_bytes`, `own_products`: see
-    `schedule`."""
-    program = schedule(graph, options, frozenset(libraries), in_order, wide_products, lane_bytes, own_products)
+    target calls a library for, and its name; `routines`: those it has kernels of its own for, of which
+    other targets have none; `in_order`, `wide_products`, `lane_bytes`, `own_products`: see `schedule`."""
+    there = routines.union(libraries)
+    program = schedule(graph, options, there, in_order, wide_products, lane_bytes, own_products)
     kernels = tuple([optimise(kernel) for kernel in program.kernels])
     return replace(program, kernels=kernels, libraries=tuple(sorted(libraries.items())))

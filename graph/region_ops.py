@@ -6,7 +6,7 @@ captured values. Regions of one node share one list of captures: `share_captures
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -120,6 +120,15 @@ def call(
     if linear:
         attrs["linear"] = True
     return emit("call", operands, attrs, tuple(regions), replaces)
+
+
+def routine(name: str, how: Mapping[str, object], operands: Sequence[Value], function: Function) -> tuple[Value, ...]:
+    """What `function` emits of the operands, and of nothing else, in a call that a device with a routine of that name
+    may have in its place (`codegen.schedule.attention`). `how`: what the routine's node has as attributes."""
+    graph, captures = trace(function, [v.type for v in operands])
+    assert not captures, "a routine knows its operands only"
+    attrs = {"kind": "routine", "arguments": 0, "name": name, "save": (), "lanes": 0, "shared": ()}
+    return emit("call", operands, {**attrs, "routine": tuple(sorted(how.items()))}, (graph,))
 
 
 def tied(values: Sequence[Value], to: Sequence[Value] = (), replaces: Node | None = None) -> tuple[Value, ...]:

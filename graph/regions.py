@@ -415,7 +415,7 @@ class Call(Region):
 
     @property
     def optional(self) -> bool:
-        return not self.rules
+        return not (self.rules or self.kind == "routine")
 
     @property
     def always_read(self) -> tuple[Value, ...]:

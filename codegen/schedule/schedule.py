@@ -26,10 +26,10 @@ def schedule(
     own_products: OwnProducts = OwnProducts.NONE,
 ) -> Program:
     """The steps, kernels and slots that compute `graph`. Every legal Graph has a Program. `library`: the routines that
-    the target calls a library for; `in_order`: its lanes that meet in an element come one after the other;
-    `wide_products`: its products of matrices read no 16-bit
-    floats; `lane_bytes`: as much as the arrays of a lane may take, as `lane_memory` estimates it; `own_products`: those
-    that its kernels do, of which narrow ones are sums."""
+    the target calls a library for, or alone has; `in_order`: its lanes that meet in an element come one after the
+    other; `wide_products`: its products of matrices read no 16-bit floats; `lane_bytes`: as much as the arrays of a
+    lane may take, as `lane_memory` estimates it; `own_products`: those that its kernels do, of which narrow ones are
+    sums."""
     builder = ProgramBuilder(options, in_order, wide_products, lane_bytes, own_products)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph, library, wide_products)

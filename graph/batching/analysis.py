@@ -141,7 +141,8 @@ class BatchAnalysis:
         tangents = tuple([flags[i] for i in call.moving_operands]) if call.kind == "jvp" else ()
         places = [*range(len(call.node.results)), *(call.moving_results if call.kind == "jvp" else [])]
         results = [call.kind == "vjp" and any(flags)] * len(call.node.results)
-        for region, inputs in ((call.function, flags), (call.rules[0], flags + tangents)):
+        rules = [(rule, flags + tangents) for rule in call.rules[:1]]
+        for region, inputs in ((call.function, flags), *rules):
             inside = self.batched(region, inputs, masked)
             for p, output in zip(places, region.outputs, strict=False):
                 results[p] |= output in inside

@@ -2,7 +2,8 @@
 
 Enters: a Graph. Leaves: a Graph whose calls are replaced by the nodes of their first region; rules of derivatives have
 done their work. `again` stays until the last pass has run: what a reverse pass computes again must not be merged with
-what was computed before, which would then be kept for it. `separate` makes a switch of one branch of it, which is what
+what was computed before, which would then be kept for it. `routine` stays for scheduling, which knows whether the
+device has one. `separate` makes a switch of one branch of it, which is what
 scheduling and lowering know.
 
     %1 = call(%x) {kind="vjp"}                       %1 = sin(%x)
@@ -15,11 +16,14 @@ scheduling and lowering know.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Call
 from loopgrad.graph.types import TensorType, int64
+
+STAYING: Final = ("again", "routine")
 
 
 def run(graph: Graph) -> Graph:
@@ -38,7 +42,7 @@ def separate(graph: Graph) -> Graph:
 
 
 def _inlined(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    if node.op != "call" or Call.of(node).kind == "again":
+    if node.op != "call" or Call.of(node).kind in STAYING:
         return None
     return builder.inline(Call.of(node).function, node.operands)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.graph.primitives import (
+    attention,
     collectives,
     complex_parts,
     control,
@@ -42,6 +43,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "convolution": convolution.ROWS,
     "factorisations": factorisations.ROWS,
     "lapack": lapack.ROWS,
+    "attention": attention.ROWS,
     "fourier": fourier.ROWS,
     "control": control.ROWS,
     "random": random.ROWS,
@@ -60,6 +62,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **convolution.ROWS,
     **factorisations.ROWS,
     **lapack.ROWS,
+    **attention.ROWS,
     **fourier.ROWS,
     **control.ROWS,
     **random.ROWS,

@@ -11,6 +11,8 @@
             plain      stands for its region
             recompute  plain, but its reverse pass computes the region again
             again      what does so; never merged with what was computed before
+            routine    plain, but stays for scheduling: a device may have a routine of that name, whose attributes are
+                       those in `routine`. It keeps all operands and results
             jvp        second region (*operands, *tangents) -> results, tangents: the derivative, linear in tangents
             vjp        regions (*operands) -> results, residuals and (*residuals, *cotangents) -> cotangents; with attr
                        linear the function is linear in its arguments, so forward mode needs no rule

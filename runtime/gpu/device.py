@@ -35,10 +35,12 @@ from loopgrad.runtime.processes import child_safe_lock, lost_in_children
 
 
 class GpuDevice(ABC):
-    """`compiled` counts the programs that were not found in the disk cache. `stages`: text forms of a program."""
+    """`compiled` counts the programs that were not found in the disk cache. `stages`: text forms of a program;
+    `routines`: those that its own kernels do and others' can't."""
 
     kind: ClassVar[str]
     stages: ClassVar[tuple[str, ...]]
+    routines: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
         self.name = name
@@ -175,7 +177,9 @@ class GpuDevice(ABC):
         from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
 
         called, own = self.libraries(graph, options), self.own_products(graph, options)
-        return build_program(graph, options, called, lane_bytes=self.lane_bytes(), own_products=own)
+        return build_program(
+            graph, options, called, lane_bytes=self.lane_bytes(), own_products=own, routines=self.routines
+        )
 
     def stage_text(self, graph: Graph, options: Options, stage: str) -> str:
         """The program in one of its forms; made again on demand."""

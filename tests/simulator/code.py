@@ -16,7 +16,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.gpu.assembler import Divide, Val
+from loopgrad.codegen.targets.gpu.assembler import Divide, Val, Variable
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.codegen.targets.llvm_modules import parsed
+from tests.simulator.matrix_units import HostUnits
 
 GROUP = 32
 UPDATE_GROUP = 4
@@ -54,6 +55,12 @@ class HostAssembler(LlvmAssembler):
     number, so that tests see programs in which that lies behind a branch."""
 
     waits = False
+    _units: HostUnits | None = None
+
+    @property
+    def matrix_units(self) -> HostUnits:
+        self._units = self._units or HostUnits(self)
+        return self._units
 
     @property
     def usual_quotients(self) -> Divide | None:
@@ -65,6 +72,10 @@ class HostAssembler(LlvmAssembler):
         found = [self.inst("FOrdLessThan", "bool", zero, size) for size in sizes]
         usual = reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), found)
         return [self.exact("FDiv", "f32", x, y) for x, y in pairs], usual
+
+    def place_of(self, array: Variable, index: Val) -> Val:
+        """The address of an i32 of an array of the workgroup."""
+        return self._value("i64", f"ptrtoint {self._cell(self.flavour.workgroup, array, 'i32', index)} to i64")
 
     def barrier(self) -> None:
         self.waits = True

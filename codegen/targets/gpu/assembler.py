@@ -28,8 +28,55 @@ EXTENDED: Final = frozenset({"RoundEven", "Trunc", "FAbs", "Floor", "Ceil", "Sqr
 """What isn't an instruction of SPIR-V but one of its extended set."""
 VECTOR_BYTES: Final = 16
 """Of the widest access to memory."""
+WARP: Final = 32
+"""Invocations that have matrix units together."""
 
 Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
+
+
+class MatrixUnits(Protocol):
+    """What the WARP invocations of a warp, neighbours in a workgroup, do together: all of them come to each of these.
+
+    Numbers of 16 bits ("f16", "b16") are given in pairs, as an i32. Of a matrix, invocation number l has of rows l / 4
+    (and 8 after it) the columns 2 (l % 4) and the next one (and those 8 after them)."""
+
+    def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        """sums + left @ right, rounded to f32. `left` is 16 x 16: pairs of a row and of that 8 after it, then those 8
+        columns on; `right` 16 x 8, as its transpose, 8 x 16: two pairs; `sums` 16 x 8: of a row, then of the other."""
+        ...
+
+    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
+        """A pair of each of four 8 x 8 matrices in memory of the workgroup, of their transposes where they are
+        `turned`. `index` is where invocation 8 m + r finds row r of matrix m, aligned to 16 bytes."""
+        ...
+
+    def pair(self, low: Val, high: Val, type: str) -> Val:
+        """Two f32 as a pair of these."""
+        ...
+
+    def across(self, x: Val, distance: int) -> Val:
+        """The f32 of the invocation whose number differs in this bit."""
+        ...
+
+    def larger(self, x: Val, y: Val) -> Val:
+        """Of two f32; either where the other is no number."""
+        ...
+
+    def power(self, x: Val) -> Val:
+        """About 2**x, of f32."""
+        ...
+
+    def logarithm(self, x: Val) -> Val:
+        """About log2(x), of f32."""
+        ...
+
+    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
+        """16 bytes of memory to that of the workgroup, or zeros where they aren't valid: begun."""
+        ...
+
+    def copied(self) -> None:
+        """What this invocation has begun to copy is there; the others see it after a barrier."""
+        ...
 
 
 class Assembler(Protocol):
@@ -75,6 +122,11 @@ class Assembler(Protocol):
 
     def nearest_bfloat(self, x: Val) -> Val | None:
         """The i32 whose upper half is the bfloat16 nearest to an f32, the lower half 0, where an instruction does."""
+        ...
+
+    @property
+    def matrix_units(self) -> MatrixUnits | None:
+        """Where there are some."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.assembler import Divide, Val
+from loopgrad.codegen.targets.gpu.assembler import Divide, MatrixUnits, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
@@ -69,6 +69,10 @@ class LlvmAssembler:
 
     @property
     def usual_quotients(self) -> Divide | None:
+        return None
+
+    @property
+    def matrix_units(self) -> MatrixUnits | None:
         return None
 
     def __init__(self, flavour: Flavour, symbol: str, group: int, fast: bool = False) -> None:

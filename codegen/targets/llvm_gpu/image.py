@@ -54,7 +54,7 @@ class LlvmImage:
         # lanes of unknown length may be long, and then do with the registers they need; Newton's, which are light, take
         # 1.11 times as long on an H200 where they have as many
         dealt = plan.tiles is not None and plan.tiles.sorted and (not plan.tiles.measured or small(kernel))
-        summed = not dealt and (many_sums(kernel) or plan.program is not None)
+        summed = not (dealt or plan.resident) and (many_sums(kernel) or plan.program is not None)
         bits = FAST * fast | SHARED * (b.shared_bytes > 0) | SORTED * dealt | SUMMED * summed
         bits |= STAGED * bool(plan.resident)
         registers = 0 if fast or bits else recipe_registers(kernel, plan)

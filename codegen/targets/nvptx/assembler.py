@@ -4,14 +4,17 @@
 costs a loop its registers. The root below is corrected by its exact remainder, as quotients are, and scaled where that
 isn't exact. On an H200 Newton's iteration takes 1.13 times as long with `div.rn.f32`, sphere tracing 1.17 times with
 `sqrt.rn.f32`.
+
+Circle: `codegen/targets/nvptx/matrix_units.py` writes instructions by the assembler that gives it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import MatrixUnits, Val, Variable
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
+from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
@@ -20,6 +23,10 @@ SCALE: Final = 64  # a power of two, even
 
 class NvptxAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
+
+    @property
+    def matrix_units(self) -> MatrixUnits:
+        return WarpUnits(self)
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:
         if name == "Sqrt" and type == "f32" and not self.fast:
@@ -41,6 +48,29 @@ class NvptxAssembler(Quotients):
         self._put(f"{bits} = bitcast float {x.id} to i32")
         self._put(f"{sign} = and i32 {bits}, -2147483648")
         return self._value("i32", f"or i32 {upper}, {sign}")
+
+    # for matrix units
+
+    def called(self, function: str, result: str, given: str) -> str:
+        """An LLVM function of operands with their types; the name of its result."""
+        types = ", ".join([operand.rsplit(" ", 1)[0] for operand in given.split(", ")]) if given else ""
+        self.declarations[f"declare {result} @{function}({types})"] = None
+        name = "" if result == "void" else self._name()
+        self._put(f"{name}{' = ' * bool(name)}call {result} @{function}({given})")
+        return name
+
+    def part_of(self, several: str, kind: str, number: int, type: str) -> Val:
+        return self._value(type, f"extractvalue {kind} {several}, {number}")
+
+    def recast(self, value: str, kind: str, wanted: str) -> str:
+        return self._recast(value, kind, wanted)
+
+    def shared_place(self, array: Variable, index: Val, type: str) -> str:
+        """Where an element of an array of the workgroup is."""
+        return self._cell(self.flavour.workgroup, array, type, index)
+
+    def place(self, address: Val) -> str:
+        return self._address(address)
 
     # pieces
 

@@ -49,6 +49,7 @@ class SpirvAssembler(Words):
     functions = False  # Mesa's compilers put them in the place of every call
     trips_at_once = 4
     usual_quotients = None
+    matrix_units = None
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
         super().__init__()

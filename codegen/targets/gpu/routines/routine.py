@@ -101,13 +101,16 @@ class Routine:
         """A kernel of the Kernel IR, whose parameters are these arrays."""
         self._launched(self.support.add(kernel), lanes, 0, arrays)
 
-    def by_groups(self, name: str, program: GroupProgram, tiles: int, *arrays: Array, group: int = 0) -> None:
-        """A workgroup of `group` invocations (0: as many as `self.group` says) for each of the tiles. The program finds
-        the addresses of these arrays in `e.table.params`."""
+    def by_groups(
+        self, name: str, program: GroupProgram, tiles: int, *arrays: Array, group: int = 0, resident: int = 0
+    ) -> None:
+        """A workgroup of `group` invocations (0: as many as `self.group` says) for each of the tiles, of which
+        registers are left for so many `resident` side by side (0: the target's choice). The program finds the addresses
+        of these arrays in `e.table.params`."""
         params = tuple([BufferParam(a.type.dtype, a.type.size, "write") for a in arrays])
         group = group or self.group
         kernel = Kernel(name, (tiles * group,), params, Block((KValue(int64),)))
-        module = self.support.add(kernel, LaneMapping(group=group, program=program))
+        module = self.support.add(kernel, LaneMapping(group=group, program=program, resident=resident))
         self._launched(module, tiles * group, tiles, arrays)
 
     def _launched(self, module: int, lanes: int, tiles: int, arrays: Sequence[Array]) -> None:

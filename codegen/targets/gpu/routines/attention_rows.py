@@ -1,0 +1,247 @@
+"""Attention of 16-bit floats by matrix units: a workgroup has some queries and goes over blocks of keys and values.
+
+Of its queries a workgroup carries about the largest score so far, by which numerators and denominators are scaled
+(Milakov and Gimelshein, 2018), and keeps scores and numerators in registers (Dao, "FlashAttention-2", 2023). While the
+products with a block's keys are made its values come into memory of the workgroup, and the next keys while those with
+values are. Blocks that no query of the workgroup sees aren't read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import inf, log
+from typing import Final, NamedTuple
+
+from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.routines.attention_scores import (
+    WORD,
+    Seen,
+    Shapes,
+    Sides,
+    factor_of,
+    multiplied,
+    only_seen,
+    rows_of,
+)
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, MatrixCode, Sums
+
+LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one that was the largest
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionRows:
+    """A tile is `warps` times `tiles` times 16 queries of one attention, keys come in blocks of `block`. Arrays: query,
+    key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if there are."""
+
+    shapes: Shapes
+    warps: int
+    tiles: int
+    block: int
+
+    @property
+    def rows(self) -> int:
+        return self.warps * self.tiles * SIDE
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.shapes.queries // self.rows)
+
+    @property
+    def count(self) -> int:
+        return self.row_blocks * self.shapes.count
+
+    def emit(self, e: Emitter, tile: Val) -> None:
+        _Attention(e, self, tile).emit()
+
+
+class _Scale(NamedTuple):
+    """Of a row: whether scores are taken by a larger one from now on, how far the old one is below it (in units of the
+    binary logarithm), and the one in use in these units."""
+
+    grown: Val
+    apart: Val
+    base: Val
+
+
+class _Attention:
+    """Of one tile. Scores are in units of the binary logarithm once multiplied by `factor`."""
+
+    def __init__(self, e: Emitter, program: AttentionRows, tile: Val) -> None:
+        self.e, self.b, self.p, self.s = e, e.b, program, program.shapes
+        self.code = c = MatrixCode(e, self.s.type)
+        order, self.number = c.divided(tile, self.s.count)
+        # tiles that see most keys come first
+        turned = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
+        self.first = e.resize(c.op("IMul", turned, program.rows), "i32")
+        self.own_first = c.plus(self.first, c.op("IMul", c.warp, program.tiles * SIDE))
+        s, params = self.s, list(e.table.params)
+        self.query, self.key = (
+            rows_of(c, array, self.number, count, s.width)
+            for array, count in zip(params[:2], (s.queries, s.keys), strict=True)
+        )
+        self.value, self.result = (
+            rows_of(c, array, self.number, count, s.value_width)
+            for array, count in zip(params[2:4], (s.keys, s.queries), strict=True)
+        )
+        self.normal = e.at(params[4], c.op("IMul", self.number, s.queries), WORD)
+        more = iter(params[5:])
+        bias = next(more) if s.bias is not None else None
+        self.sides = Sides(c, s, self.number, next(more) if s.mask is not None else None, bias)
+        self.early, self.factor = factor_of(c, s)
+
+    def emit(self) -> None:
+        c, p, s = self.code, self.p, self.s
+        keys, values = c.held(p.block, s.width), c.held(p.block, s.value_width)
+        self.totals = c.variables(p.tiles, self.value.padded)
+        self.norms, self.most = ([[self._local(x) for _ in range(2)] for _ in range(p.tiles)] for x in (0.0, -inf))
+        c.copy_block(keys, self.key, c.i32(0), p.block)
+        queries = [c.own_rows(self.query, c.plus(self.own_first, SIDE * tile)) for tile in range(p.tiles)]
+        blocks = self._blocks()
+
+        def step(number: Val) -> None:
+            at = c.times(number, p.block)
+            c.units.copied()
+            self.b.barrier()
+            c.copy_block(values, self.value, at, p.block)
+            scores = c.times_held(queries, keys, p.block)
+            c.units.copied()
+            self.b.barrier()
+            more = c.test("SLessThan", c.plus(number, 1), blocks)
+            self.e.when(more, lambda: c.copy_block(keys, self.key, c.plus(at, p.block), p.block))
+            scores = self._seen(scores, at)
+            scales = [self._compared(tile, sums) for tile, sums in enumerate(scores)]
+            grown = [x.grown for pair in scales for x in pair]
+            some = reduce(lambda x, y: self.b.inst("LogicalOr", "bool", x, y), grown)
+            self.e.when(some, partial(self._rescale, scales))
+            weights = [self._weights(tile, sums, scales[tile]) for tile, sums in enumerate(scores)]
+            c.add_product(self.totals, weights, values)
+
+        counted(self.e, blocks, step)
+        for tile in range(p.tiles):
+            self._finish(tile)
+
+    def _local(self, value: float) -> Variable:
+        variable = self.b.local("f32")
+        self.b.set(variable, self.code.f32(value))
+        return variable
+
+    def _blocks(self) -> Val:
+        """Of keys that a query of the workgroup sees."""
+        c, p, s = self.code, self.p, self.s
+        every = -(-s.keys // p.block)
+        if not s.causal:
+            return c.i32(every)
+        some = c.divided(c.plus(self.first, p.rows + p.block - 1), p.block)[0]
+        return c.e.select(c.test("SLessThan", some, every), some, c.i32(every))
+
+    # scores
+
+    def _seen(self, scores: list[Sums], at: Val) -> list[Sums]:
+        """With bias, and -inf where a query doesn't see a key; `at`: the first key of the block."""
+        c, p, s = self.code, self.p, self.s
+        if self.early:
+            scores = multiplied(c, s, scores)
+        if s.mask is not None or s.bias is not None:
+            scores = [self._with_sides(tile, sums, at) for tile, sums in enumerate(scores)]
+        if not s.causal and s.keys % p.block == 0:
+            return scores
+        end, start = c.plus(at, p.block), c.plus(at, c.column)
+        left = c.op("ISub", c.i32(s.keys), start)
+        partly = c.test("SGreaterThan", end, s.keys)
+        seen = [Seen(None, (left, left))] * p.tiles
+        if s.causal:
+            ahead = c.test("SGreaterThan", end, c.plus(self.first, 1))
+            partly = self.b.inst("LogicalOr", "bool", partly, ahead)
+            seen = [Seen(None, self._until(tile, start, left)) for tile in range(p.tiles)]
+        return only_seen(c, scores, partly, seen)
+
+    def _until(self, tile: int, start: Val, left: Val) -> list[Val]:
+        """The first key that isn't seen, after the one at `start`, of which there are `left`."""
+        c = self.code
+        later = [c.op("ISub", c.plus(self._row(tile), 8 * half + 1), start) for half in (0, 1)]
+        return [self.e.select(c.test("SLessThan", x, left), x, left) for x in later]
+
+    def _with_sides(self, tile: int, sums: Sums, at: Val) -> Sums:
+        c = self.code
+        first, column = self._row(tile), c.plus(at, c.column)
+        return [
+            [
+                self.sides.of(x, c.plus(first, 8 * (i // 2)), c.plus(column, 8 * n + i % 2))
+                for i, x in enumerate(eight)
+            ]
+            for n, eight in enumerate(sums)
+        ]  # fmt: skip
+
+    def _row(self, tile: int) -> Val:
+        """The number of this invocation's first query."""
+        return self.code.plus(self.code.plus(self.own_first, SIDE * tile), self.code.row)
+
+    def _compared(self, tile: int, sums: Sums) -> list[_Scale]:
+        """By which score of each of a tile's two rows exponentials are taken: the largest once, and another one where
+        scores are much larger (as in "FlashAttention-4"; what is kept has no fewer digits)."""
+        c, units = self.code, self.code.units
+        found = []
+        for half in (0, 1):
+            variable = self.most[tile][half]
+            old = self.b.get(variable, "f32")
+            largest = old
+            for eight in sums:
+                for x in eight[2 * half : 2 * half + 2]:
+                    largest = units.larger(largest, x)
+            largest = c.over_columns(largest, "max")
+            apart = c.scaled(c.less(old, largest), self.factor)
+            grown = c.test("FOrdLessThan", apart, c.f32(-LEEWAY))
+            base = self.e.select(grown, largest, old)
+            self.b.set(variable, base)
+            found.append(_Scale(grown, apart, c.scaled(self._finite(base), self.factor)))
+        return found
+
+    def _rescale(self, scales: list[list[_Scale]]) -> None:
+        """What came before, by the new scores."""
+        c = self.code
+        one = c.f32(1.0)
+        for tile, pair in enumerate(scales):
+            before = [self.e.select(x.grown, c.units.power(x.apart), one) for x in pair]
+            for variable, factor in zip(self.norms[tile], before, strict=True):
+                self.b.set(variable, c.scaled(self.b.get(variable, "f32"), factor))
+            sums = c.taken(self.totals, tile)
+            c.put(self.totals, tile, [[c.scaled(x, before[i // 2]) for i, x in enumerate(eight)] for eight in sums])
+
+    def _weights(self, tile: int, sums: Sums, scales: list[_Scale]) -> Sums:
+        """Exponentials of the scores, which are added up."""
+        c, units = self.code, self.code.units
+        bases = [self.b.exact("FNegate", "f32", x.base) for x in scales]
+        weights = [[units.power(c.fma(x, self.factor, bases[i // 2])) for i, x in enumerate(eight)] for eight in sums]
+        for half in (0, 1):
+            norm = self.b.get(self.norms[tile][half], "f32")
+            for eight in weights:
+                norm = c.sum(norm, c.sum(*eight[2 * half : 2 * half + 2]))
+            self.b.set(self.norms[tile][half], norm)
+        return weights
+
+    def _finite(self, largest: Val) -> Val:
+        """0 for queries that have seen no key."""
+        none = self.code.test("FOrdEqual", largest, self.code.f32(-inf))
+        return self.e.select(none, self.code.zero, largest)
+
+    def _finish(self, tile: int) -> None:
+        c, units = self.code, self.code.units
+        factors = []
+        for half in (0, 1):
+            norm = c.over_columns(self.b.get(self.norms[tile][half], "f32"), "sum")
+            none = c.test("FOrdEqual", norm, c.zero)
+            norm = self.e.select(none, c.f32(1.0), norm)
+            factors.append(self.b.inst("FDiv", "f32", c.f32(1.0), norm))
+            base = c.scaled(self._finite(self.b.get(self.most[tile][half], "f32")), self.factor)
+            found = c.scaled(c.sum(base, units.logarithm(norm)), c.f32(log(2)))
+            row = c.plus(self._row(tile), 8 * half)
+            inside = c.test("SLessThan", row, self.s.queries)
+            first = self.b.inst("LogicalAnd", "bool", inside, c.test("IEqual", c.column, 0))
+            self.e.when(first, partial(self._store_normal, row, found))
+        c.store_rows(self.result, c.plus(self.own_first, SIDE * tile), c.taken(self.totals, tile), factors)
+
+    def _store_normal(self, row: Val, found: Val) -> None:
+        self.b.store(self.code.at(self.normal, row, WORD), found)

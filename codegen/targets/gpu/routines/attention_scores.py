@@ -1,0 +1,132 @@
+"""Scores of attention in registers: how arguments lie, masks and biases, and which keys a query doesn't see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, log
+from typing import Final, NamedTuple
+
+from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import BYTES, MatrixCode, MatrixRows, Sums
+
+LOG2E: Final = 1 / log(2)
+WORD: Final = 4  # bytes of an f32
+
+
+class SideLayout(NamedTuple):
+    """How a mask or bias lies: the extents of leading axes, how far apart their elements are, and those of queries and
+    keys; 0 where it is the same for all."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    along_queries: int
+    along_keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Of `count` attentions. `mask`, `bias`: how they lie, where there are some."""
+
+    type: str
+    count: int
+    queries: int
+    keys: int
+    width: int
+    value_width: int
+    causal: bool
+    scale: float
+    mask: SideLayout | None = None
+    bias: SideLayout | None = None
+
+
+class Sides:
+    """Mask and bias of one of the attentions, at scores in registers."""
+
+    def __init__(self, code: MatrixCode, shapes: Shapes, number: Val, mask: Val | None, bias: Val | None) -> None:
+        self.code, self.shapes = code, shapes
+        self.mask = self._base(mask, shapes.mask, number, 1)
+        self.bias = self._base(bias, shapes.bias, number, WORD)
+
+    def _base(self, address: Val | None, side: SideLayout | None, number: Val, size: int) -> Val | None:
+        """Where that of the attention begins."""
+        if address is None or side is None:
+            return None
+        c, place = self.code, self.code.b.const("i64", 0)
+        for extent, stride in zip(reversed(side.extents), reversed(side.strides), strict=True):
+            number, own = c.divided(number, extent)
+            if stride:
+                place = c.op("IAdd", place, c.op("IMul", own, stride))
+        return c.e.at(address, place, size)
+
+    def place(self, side: SideLayout, row: Val, column: Val) -> Val:
+        """The number of an element; `row`, `column`: of the query and the key, of which there may be none."""
+        c, s = self.code, self.shapes
+        along = c.op("IMul", c.below(row, s.queries), side.along_queries)
+        return c.plus(along, c.op("IMul", c.below(column, s.keys), side.along_keys))
+
+    def of(self, score: Val, row: Val, column: Val) -> Val:
+        """The score (in units of the binary logarithm) with its bias, -inf where the mask hides it."""
+        c, s = self.code, self.shapes
+        if self.bias is not None and s.bias is not None:
+            added = c.b.load(c.at(self.bias, self.place(s.bias, row, column), WORD), "f32", True)
+            score = c.fma(added, c.f32(LOG2E), score)
+        if self.mask is not None and s.mask is not None:
+            seen = c.b.load(c.at(self.mask, self.place(s.mask, row, column), 1), "i8", True)
+            score = c.e.select(c.test("INotEqual", seen, 0), score, c.f32(-inf))
+        return score
+
+
+def factor_of(code: MatrixCode, shapes: Shapes) -> tuple[bool, Val]:
+    """Whether scores are multiplied by the scale before some are hidden or compared, which only a positive factor
+    allows afterwards, and by what they are multiplied then, in units of the binary logarithm."""
+    early = shapes.bias is not None or shapes.scale <= 0
+    return early, code.f32(1.0 if early else shapes.scale * LOG2E)
+
+
+def multiplied(code: MatrixCode, shapes: Shapes, scores: Sequence[Sums]) -> list[Sums]:
+    by = code.f32(shapes.scale * LOG2E)
+    return [[[code.scaled(x, by) for x in eight] for eight in sums] for sums in scores]
+
+
+def rows_of(code: MatrixCode, array: Val, number: Val, count: int, width: int) -> MatrixRows:
+    """Those of one of many matrices."""
+    return MatrixRows(code.e.at(array, code.op("IMul", number, count * width), BYTES), count, width)
+
+
+class Seen(NamedTuple):
+    """Of each of a tile's two rows the first column that is seen, and the first that no longer is (i32); None: all."""
+
+    least: Sequence[Val] | None
+    most: Sequence[Val]
+
+
+def only_seen(code: MatrixCode, scores: Sequence[Sums], partly: Val, seen: Sequence[Seen]) -> list[Sums]:
+    """-inf in the place of scores that aren't; `partly`: whether there are some. Columns are counted from this
+    invocation's first."""
+    held = [[[code.b.local("f32") for _ in eight] for eight in sums] for sums in scores]
+    for variables, sums in zip(held, scores, strict=True):
+        _put(code, variables, sums)
+    code.e.when(partly, partial(_hide, code, held, scores, seen))
+    return [[[code.b.get(v, "f32") for v in eight] for eight in variables] for variables in held]
+
+
+def _put(code: MatrixCode, variables: Sequence[Sequence[Variable]], sums: Sums) -> None:
+    for eight, values in zip(variables, sums, strict=True):
+        for variable, value in zip(eight, values, strict=True):
+            code.b.set(variable, value)
+
+
+def _hide(
+    code: MatrixCode, held: Sequence[Sequence[Sequence[Variable]]], scores: Sequence[Sums], seen: Sequence[Seen]
+) -> None:
+    for variables, sums, (least, most) in zip(held, scores, seen, strict=True):
+        for n, eight in enumerate(sums):
+            for i, x in enumerate(eight):
+                column = 8 * n + i % 2
+                hidden = code.test("SLessThanEqual", most[i // 2], column)
+                if least is not None:
+                    early = code.test("SGreaterThan", least[i // 2], column)
+                    hidden = code.b.inst("LogicalOr", "bool", hidden, early)
+                code.b.set(variables[n][i], code.e.select(hidden, code.f32(-inf), x))

@@ -1,0 +1,76 @@
+"""Tensor cores of one warp, and what feeds them: PTX's `mma.sync`, `ldmatrix`, `cp.async` and `shfl.sync`, which all
+GPUs have from compute capability 8.0 on (NVIDIA, Parallel Thread Execution ISA 8.0, sections 9.7.8, 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.llvm_rows import TYPE
+
+if TYPE_CHECKING:
+    from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+
+SUMS: Final = "{ float, float, float, float }"
+WORDS: Final = "{ i32, i32, i32, i32 }"
+# type of the factors -> the function, and the type of a pair to it
+PRODUCTS: Final = {
+    "b16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", "i32"),
+    "f16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "<2 x half>"),
+}
+PAIRS: Final = {"b16": "llvm.nvvm.ff2bf16x2.rn", "f16": "llvm.nvvm.ff2f16x2.rn"}
+COPY: Final = "llvm.nvvm.cp.async.cg.shared.global.16.s"
+COPIED: Final = "llvm.nvvm.cp.async.wait.all"
+SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.f32"
+ALL: Final = -1  # invocations of the warp exchange
+LAST: Final = 31  # the last one's number
+
+
+@dataclass(frozen=True, slots=True)
+class WarpUnits:
+    """Implements codegen.targets.gpu.assembler.MatrixUnits."""
+
+    b: NvptxAssembler
+
+    def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        function, kind = PRODUCTS[type]
+        factors = [f"{kind} {self.b.recast(v.id, 'i32', kind)}" for v in (*left, *right)]
+        given = ", ".join([*factors, *[f"float {v.id}" for v in sums]])
+        return self._several(SUMS, function, given, "f32")
+
+    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
+        place = self.b.shared_place(array, index, "i16")
+        how = ".trans" if turned else ""
+        return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
+
+    def pair(self, low: Val, high: Val, type: str) -> Val:
+        kind = f"<2 x {TYPE[type]}>"
+        found = self.b.called(PAIRS[type], kind, f"float {high.id}, float {low.id}")
+        return Val(self.b.recast(found, kind, "i32"), "i32")
+
+    def across(self, x: Val, distance: int) -> Val:
+        given = f"i32 {ALL}, float {x.id}, i32 {distance}, i32 {LAST}"
+        return Val(self.b.called(SHUFFLE, "float", given), "f32")
+
+    def larger(self, x: Val, y: Val) -> Val:
+        return Val(self.b.called("llvm.maxnum.f32", "float", f"float {x.id}, float {y.id}"), "f32")
+
+    def power(self, x: Val) -> Val:
+        return Val(self.b.called("llvm.nvvm.ex2.approx.ftz.f", "float", f"float {x.id}"), "f32")
+
+    def logarithm(self, x: Val) -> Val:
+        return Val(self.b.called("llvm.nvvm.lg2.approx.ftz.f", "float", f"float {x.id}"), "f32")
+
+    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
+        size = self.b.inst("Select", "i32", valid, self.b.const("i32", 16), self.b.const("i32", 0))
+        given = f"{self.b.shared_place(array, index, 'i16')}, {self.b.place(source)}, i32 {size.id}"
+        self.b.called(COPY, "void", given)
+
+    def copied(self) -> None:
+        self.b.called(COPIED, "void", "")
+
+    def _several(self, kind: str, function: str, given: str, type: str) -> list[Val]:
+        found = self.b.called(function, kind, given)
+        return [self.b.part_of(found, kind, n, type) for n in range(4)]

@@ -1,0 +1,116 @@
+"""Attention by matrix units, which the simulator has: values and derivatives against NumPy, and who does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.codegen.targets.gpu.routines.attention import FEW, tiling
+from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
+from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
+from loopgrad.codegen.targets.gpu.routines.attention_scores import Shapes
+from loopgrad.graph.primitives.attention import ROWS
+from tests.lazy.networks.test_attention import by_numpy, derivatives
+
+NEAR = {"float16": 2e-3, "bfloat16": 1.5e-2}
+
+
+def narrow(dtype: str, *shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(len(shapes))
+    return [lg.asarray(rng.normal(size=shape)).astype(getattr(lg, dtype)) for shape in shapes]
+
+
+def wide(*tensors: Any) -> list[np.ndarray]:
+    return [np.asarray(x.astype(lg.float64)) for x in tensors]
+
+
+def near(got: Any, wanted: np.ndarray, dtype: str) -> None:
+    assert np.linalg.norm(wide(got)[0] - wanted) <= NEAR[dtype] * np.linalg.norm(wanted)
+
+
+# batch, queries, keys, features of keys and values, shapes of bias and mask, causal, scale
+CASES: list[Any] = [
+    ("bfloat16", (2,), 20, 70, 24, 8, None, None, True, 2.0),  # scores far apart
+    ("float16", (2, 3), 17, 130, 8, 16, (3, 17, 1), (2, 1, 17, 130), True, 0.7),
+    ("float16", (), 33, 64, 16, 24, (1, 64), None, False, -0.5),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values(case: Any) -> None:
+    dtype, batch, t, s, d, e, bias_shape, mask_shape, causal, scale = case
+    rng = np.random.default_rng(1)
+    bias = None if bias_shape is None else rng.normal(size=bias_shape).astype(np.float32)
+    mask = None if mask_shape is None else rng.random(mask_shape) < 0.7
+    if mask is not None:
+        mask[..., 3, :] = False  # a query that sees nothing
+    with lg.default_device("simulator:0"):
+        q, k, v = narrow(dtype, (*batch, t, d), (*batch, s, d), (*batch, s, e))
+        function = lg.compile(lambda q, k, v: lg.attention(q, k, v, bias, mask, scale=scale, is_causal=causal))
+        (row,) = function.plan(q, k, v).routines
+        assert "matrix units" in row.provider
+        got = function(q, k, v)
+        assert got.dtype is q.dtype
+        sides = (0.0 if bias is None else bias, True if mask is None else mask)
+        _, wanted = by_numpy(*wide(q, k, v), *sides, scale, causal)
+        near(got, wanted, dtype)
+        if mask is not None:
+            assert not wide(got)[0][..., 3, :].any()
+
+
+@pytest.mark.parametrize(("dtype", "causal", "scale"), [("bfloat16", True, 0.4), ("float16", False, -0.4)])
+def test_derivatives(dtype: str, causal: bool, scale: float) -> None:
+    rng = np.random.default_rng(2)
+    mask = None if causal else rng.random((2, 20, 70)) < 0.7
+    ct = rng.normal(size=(2, 20, 16)).astype(np.float32)
+    with lg.default_device("simulator:0"):
+        q, k, v = narrow(dtype, (2, 20, 8), (2, 70, 8), (2, 70, 16))
+
+        def loss(q: Any, k: Any, v: Any) -> Any:
+            return lg.sum(lg.attention(q, k, v, mask=mask, scale=scale, is_causal=causal).astype(lg.float32) * ct)
+
+        function = lg.compile(lg.grad(loss, argnums=(0, 1, 2)))
+        assert {row.name for row in function.plan(q, k, v).routines} == set(ROWS)
+        weights, result = by_numpy(*wide(q, k, v), 0.0, True if mask is None else mask, scale, causal)
+        wanted = derivatives(*wide(q, k, v), ct, np.zeros(()), weights, result, scale)
+        for got, right in zip(function(q, k, v), wanted, strict=False):
+            near(got, right, dtype)
+
+
+def test_who_does_it() -> None:
+    """Batches are one launch, layers of a loop as well; lanes, other dtypes and odd rows have no routine."""
+    with lg.default_device("simulator:0"):
+        q, k, v = narrow("bfloat16", (3, 16, 8), (16, 8), (3, 16, 8))
+        batch = lg.compile(lg.vmap(lg.attention, in_axes=(0, None, 0)))
+        (row,) = batch.plan(q, k, v).routines
+        assert "matrix units" in row.provider
+        near(batch(q, k, v), by_numpy(*wide(q, k, v))[1], "bfloat16")
+        layers = lg.compile(lambda x: lg.fori_loop(0, 2, lambda _, x: lg.attention(x, x, x), x))
+        (row,) = layers.plan(q).routines
+        assert "matrix units" in row.provider
+        once = wide(lg.attention(q, q, q))[0]
+        near(layers(q), by_numpy(once, once, once)[1], "bfloat16")
+        for dtype, width in (("float32", 8), ("bfloat16", 6)):
+            (x,) = narrow(dtype, (2, 16, width))
+            assert not lg.compile(lambda x: lg.attention(x, x, x)).plan(x).routines
+
+
+def test_without_matrix_units(device: str) -> None:
+    """The same function elsewhere, to the precision of its factors."""
+    q, k, v = narrow("bfloat16", (2, 9, 8), (2, 12, 8), (2, 12, 8))
+    near(lg.attention(q, k, v, is_causal=True), by_numpy(*wide(q, k, v), is_causal=True)[1], "bfloat16")
+
+
+def test_tiles_cover_all_rows() -> None:
+    for queries, count, tiles in ((1000, 4, 1), (1000, FEW, 2), (1, 1, 1)):
+        shapes = Shapes("b16", count, queries, 77, 64, 64, True, 0.1)
+        found = tiling(shapes, 4)
+        program = AttentionRows(shapes, *found)
+        assert found.tiles == tiles
+        assert program.rows * (program.row_blocks - 1) < queries <= program.rows * program.row_blocks
+        for of_keys, rows in ((True, 77), (False, queries)):
+            gradient = AttentionGradients(shapes, 4, found.block, of_keys)
+            assert gradient.rows * (gradient.row_blocks - 1) < rows <= gradient.rows * gradient.row_blocks

@@ -1,0 +1,143 @@
+"""Matrix units for the simulator: what a warp has in registers meets in memory of the workgroup, between barriers.
+
+Each of these is what PTX says of its instruction, element by element; nothing is shared with `nvptx/matrix_units.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loopgrad.codegen.targets.gpu.assembler import WARP, Val, Variable
+
+if TYPE_CHECKING:
+    from tests.simulator.code import HostAssembler
+
+
+class HostUnits:
+    """Implements codegen.targets.gpu.assembler.MatrixUnits."""
+
+    def __init__(self, b: HostAssembler) -> None:
+        self.b = b
+        self.words = b.shared("i32", 8 * b.group)  # eight of each invocation
+
+    def i32(self, value: int) -> Val:
+        return self.b.const("i32", value)
+
+    def op(self, name: str, x: Val, y: Val | int) -> Val:
+        return self.b.inst(name, "i32", x, self.i32(y) if isinstance(y, int) else y)
+
+    @property
+    def lane(self) -> Val:
+        return self.op("BitwiseAnd", self.b.local_id(), WARP - 1)
+
+    @property
+    def first(self) -> Val:
+        """Of the warp's invocations."""
+        return self.op("ISub", self.b.local_id(), self.lane)
+
+    def cell(self, invocation: Val, word: Val | int) -> Val:
+        place = self.op("IMul", self.op("IAdd", self.first, invocation), 8)
+        return self.op("IAdd", place, word)
+
+    def shown(self, words: Sequence[Val]) -> None:
+        """To the others, once they have read what was there."""
+        self.b.barrier()
+        for n, word in enumerate(words):
+            self.b.shared_set(self.words, self.cell(self.lane, n), word)
+        self.b.barrier()
+
+    def seen(self, invocation: Val, word: Val | int) -> Val:
+        return self.b.shared_get(self.words, self.cell(invocation, word), "i32")
+
+    def number(self, pair: Val, half: int, type: str) -> Val:
+        """One of a pair as an f32."""
+        bits = self.op("ShiftRightLogical", pair, 16 * half)
+        if type == "b16":
+            return self.b.inst("Bitcast", "f32", self.op("ShiftLeftLogical", bits, 16))
+        narrow = self.b.inst("Bitcast", "f16", self.b.inst("UConvert", "i16", bits))
+        return self.b.inst("FConvert", "f32", narrow)
+
+    def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        self.shown([*left, *right])
+        start = self.b.place_of(self.words, self.cell(self.i32(0), 0))
+        return list(self.b.outlined(f"product.{type}", [start, self.lane, *sums], partial(self._product, type)))
+
+    def _product(self, type: str, given: Sequence[Val]) -> list[Val]:
+        """A function of its own, as code for it is long: of where the warp's words are, the lane and its sums."""
+        start, lane, *sums = given
+        row, quarter = self.op("UDiv", lane, 4), self.op("BitwiseAnd", lane, 3)
+
+        def word(invocation: Val, number: int) -> Val:
+            place = self.op("IAdd", self.op("IMul", invocation, 8), number)
+            wide = self.b.inst("UConvert", "i64", self.op("IMul", place, 4))
+            return self.b.load(self.b.inst("IAdd", "i64", start, wide), "i32")
+
+        found = []
+        for i, total in enumerate(sums):
+            column = self.op("IAdd", self.op("IMul", quarter, 2), i % 2)
+            for k in range(16):
+                mine = word(self.op("IAdd", self.op("IMul", row, 4), k % 8 // 2), i // 2 + 2 * (k // 8))
+                other = word(self.op("IAdd", self.op("IMul", column, 4), k % 8 // 2), 4 + k // 8)
+                factors = [self.number(pair, k % 2, type) for pair in (mine, other)]
+                total = self.b.extended("Fma", "f32", *factors, total)
+            found.append(total)
+        return found
+
+    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
+        self.shown([index])
+        row, quarter = self.op("UDiv", self.lane, 4), self.op("BitwiseAnd", self.lane, 3)
+        found = []
+        for matrix in range(4):
+            halves = []
+            for n in (0, 1):
+                along = self.op("IAdd", self.op("IMul", quarter, 2), n)
+                of_row, column = (along, row) if turned else (row, along)
+                start = self.seen(self.op("IAdd", of_row, 8 * matrix), 0)
+                value = self.b.shared_get(array, self.op("IAdd", start, column), "i16")
+                halves.append(self.op("ShiftLeftLogical", self.b.inst("UConvert", "i32", value), 16 * n))
+            found.append(self.op("BitwiseOr", *halves))
+        return found
+
+    def pair(self, low: Val, high: Val, type: str) -> Val:
+        bits = [self._rounded(x, type) for x in (low, high)]
+        return self.op("BitwiseOr", bits[0], self.op("ShiftLeftLogical", bits[1], 16))
+
+    def _rounded(self, x: Val, type: str) -> Val:
+        """The bits of 16."""
+        if type == "f16":
+            narrow = self.b.inst("Bitcast", "i16", self.b.inst("FConvert", "f16", x))
+            return self.b.inst("UConvert", "i32", narrow)
+        bits = self.b.inst("Bitcast", "i32", x)
+        odd = self.op("BitwiseAnd", self.op("ShiftRightLogical", bits, 16), 1)
+        near = self.op("ShiftRightLogical", self.op("IAdd", self.op("IAdd", bits, 0x7FFF), odd), 16)
+        nan = self.b.inst("IsNan", "bool", x)
+        return self.b.inst("Select", "i32", nan, self.i32(0x7FC0), near)
+
+    def across(self, x: Val, distance: int) -> Val:
+        self.shown([self.b.inst("Bitcast", "i32", x)])
+        return self.b.inst("Bitcast", "f32", self.seen(self.op("BitwiseXor", self.lane, distance), 0))
+
+    def larger(self, x: Val, y: Val) -> Val:
+        return self._function("maxnum", x, y)
+
+    def power(self, x: Val) -> Val:
+        return self._function("exp2", x)
+
+    def logarithm(self, x: Val) -> Val:
+        return self._function("log2", x)
+
+    def _function(self, name: str, *operands: Val) -> Val:
+        call: Callable[..., Val] = self.b._call
+        return call(name, "f32", *operands)
+
+    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
+        for n, word in enumerate(self.b.load_vector(source, "i32", 4)):
+            kept = self.b.inst("Select", "i32", valid, word, self.i32(0))
+            for half in (0, 1):
+                bits = self.b.inst("UConvert", "i16", self.op("ShiftRightLogical", kept, 16 * half))
+                self.b.shared_set(array, self.op("IAdd", index, 2 * n + half), bits)
+
+    def copied(self) -> None:
+        """Everything was copied at once."""
