@@ -6,6 +6,7 @@ is 3. So a rule that isn't asked shows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,10 @@ Y = np.array([0.9, 0.5, -0.3, 1.2])
 def plain(x: Any, y: Any, slope: float = 3.0) -> Any:
     s = lg.sin(x) * y
     return slope * s - (slope - 1) * lg.stop_gradient(s)
+
+
+def with_slope_1(x: Any, y: Any) -> Any:
+    return plain(x, y, 1.0)
 
 
 def without_rules(x: Any, y: Any) -> Any:
@@ -194,72 +199,83 @@ def agree(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
+def value_and_slopes(program: Any, f: Step) -> list[Any]:
+    value, slopes = lg.value_and_grad(lambda x, y: program(f, x, y), argnums=(0, 1))(*point())
+    return [value, *slopes]
+
+
+def tangent(program: Any, f: Step) -> Any:
+    return lg.jvp(lambda x, y: program(f, x, y), point(), (lg.ones(4), lg.asarray(X)))
+
+
+def forward_over_reverse(program: Any, f: Step) -> Any:
+    return lg.hvp(lambda x, y: program(f, x, y), point(), (lg.ones(4), lg.asarray(X)))
+
+
+def reverse_over_reverse(program: Any, f: Step) -> Any:
+    def slopes(x: Any, y: Any) -> Any:
+        value, found = lg.value_and_grad(lambda x, y: program(f, x, y), argnums=(0, 1))(x, y)
+        return value + lg.sum(found[0] * X) + lg.sum(found[1] ** 2)
+
+    return lg.grad(slopes, argnums=(0, 1))(*point())
+
+
+def slopes_of_a_batch(program: Any, f: Step) -> Any:
+    slopes = lg.grad(lambda x, y: program(f, x, y), argnums=(0, 1))
+    return lg.vmap(slopes, in_axes=(0, None))(lg.asarray(np.stack([X, -X])), lg.asarray(Y))
+
+
+@functools.cache
+def without_a_rule(result: Any, program: Any, f: Step = plain) -> list[np.ndarray]:
+    """The oracle's, which all rules and devices share."""
+    with lg.default_device("interpreter"):
+        return [np.asarray(found) for found in result(program, f)]
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("rule", list(RULES))
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_slopes(device: str, program: Any, rule: str) -> None:
-    def result(f: Step) -> list[Any]:
-        value, slopes = lg.value_and_grad(lambda x, y: program(f, x, y), argnums=(0, 1))(*point())
-        return [value, *slopes]
-
-    agree(result(RULES[rule](3.0)), result(plain))
+    agree(value_and_slopes(program, RULES[rule](3.0)), without_a_rule(value_and_slopes, program))
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_forward_mode_asks_the_tangent_rule(device: str, program: Any) -> None:
-    def result(f: Step) -> Any:
-        return lg.jvp(lambda x, y: program(f, x, y), point(), (lg.ones(4), lg.asarray(X)))
-
-    agree(result(by_jvp(3.0)), result(plain))
+    agree(tangent(program, by_jvp(3.0)), without_a_rule(tangent, program))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@pytest.mark.parametrize(("rule", "slope"), [("vjp", 1.0), ("jvp", 3.0)])
-def test_forward_over_reverse(program: Any, rule: str, slope: float) -> None:
+@pytest.mark.parametrize(("rule", "oracle", "slope"), [("vjp", with_slope_1, 1.0), ("jvp", plain, 3.0)])
+def test_forward_over_reverse(program: Any, rule: str, oracle: Step, slope: float) -> None:
     """What a forward rule returns has a derivative of its own, so this one must be the true one."""
-
-    def result(f: Step) -> Any:
-        return lg.hvp(lambda x, y: program(f, x, y), point(), (lg.ones(4), lg.asarray(X)))
-
     with lg.default_device("interpreter"):
-        agree(result(RULES[rule](slope)), result(lambda x, y: plain(x, y, slope)))
+        found = forward_over_reverse(program, RULES[rule](slope))
+        agree(found, without_a_rule(forward_over_reverse, program, oracle))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@pytest.mark.parametrize(("rule", "slope"), [("vjp", 1.0), ("itself", 3.0), ("jvp", 3.0)])
-def test_reverse_over_reverse(program: Any, rule: str, slope: float) -> None:
-    def result(f: Step) -> Any:
-        def slopes(x: Any, y: Any) -> Any:
-            value, found = lg.value_and_grad(lambda x, y: program(f, x, y), argnums=(0, 1))(x, y)
-            return value + lg.sum(found[0] * X) + lg.sum(found[1] ** 2)
-
-        return lg.grad(slopes, argnums=(0, 1))(*point())
-
+@pytest.mark.parametrize(
+    ("rule", "oracle", "slope"), [("vjp", with_slope_1, 1.0), ("itself", plain, 3.0), ("jvp", plain, 3.0)]
+)
+def test_reverse_over_reverse(program: Any, rule: str, oracle: Step, slope: float) -> None:
     with lg.default_device("interpreter"):
-        agree(result(RULES[rule](slope)), result(lambda x, y: plain(x, y, slope)))
+        found = reverse_over_reverse(program, RULES[rule](slope))
+        agree(found, without_a_rule(reverse_over_reverse, program, oracle))
 
 
 @pytest.mark.parametrize("rule", [looping_by_vjp, looping_by_jvp])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_rules_with_loops(program: Any, rule: Any) -> None:
-    def result(f: Step) -> list[Any]:
-        value, slopes = lg.value_and_grad(lambda x, y: program(f, x, y), argnums=(0, 1))(*point())
-        return [value, *slopes]
-
     with lg.default_device("interpreter"):
-        agree(result(rule()), result(looping))
+        agree(value_and_slopes(program, rule()), without_a_rule(value_and_slopes, program, looping))
 
 
 @pytest.mark.parametrize("rule", ["vjp", "jvp"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_slopes_of_a_batch(program: Any, rule: str) -> None:
-    def result(f: Step) -> Any:
-        slopes = lg.grad(lambda x, y: program(f, x, y), argnums=(0, 1))
-        return lg.vmap(slopes, in_axes=(0, None))(lg.asarray(np.stack([X, -X])), lg.asarray(Y))
-
     with lg.default_device("interpreter"):
-        agree(result(RULES[rule](3.0)), result(plain))
+        agree(slopes_of_a_batch(program, RULES[rule](3.0)), without_a_rule(slopes_of_a_batch, program))
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
