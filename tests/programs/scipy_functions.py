@@ -31,7 +31,7 @@ ROWS: Final = """
     special.rel_entr(p, p[::-1]); special.ndtr(x); special.ndtri(p); special.log_ndtr(x); special.i0(x)
     special.i0e(x); special.i1(x); special.i1e(x); special.gammainc(pos, pos[::-1]); special.gammaincc(pos, pos[::-1])
     special.betainc(pos, pos[::-1], p); special.betaln(pos, pos[::-1]); special.chdtr(pos, pos)
-    special.chdtrc(pos, pos); special.stdtr(pos, x); special.stdtrit(pos, p); special.fdtr(pos, pos, pos)
+    special.chdtrc(pos, pos); special.stdtr(pos, x); special.stdtrit(pos[:1], p[:1]); special.fdtr(pos, pos, pos)
     special.poch(pos, pos); special.sinc(x); special.digamma(pos); special.gamma(pos); special.zeta(pos+1.5, pos)
     special.polygamma(1, pos); special.multigammaln(pos+2, 2); special.xlog1py(pos, pos)
     special.kl_div(pos, pos[::-1]); special.huber(1.0, x); special.boxcox(pos, 0.5); special.exprel(x)
