@@ -77,17 +77,18 @@ def matmul(
 
 
 def _matrix_product(a: Value, b: Value) -> Value:
-    if not a.shape or not b.shape:
+    left, right = a.shape, b.shape
+    if not left or not right:
         fix = "multiply by a scalar with *"
-        raise ShapeError(explained("matmul", "at least one dimension on each side", f"{a.shape} and {b.shape}", fix))
-    row, column = len(a.shape) == 1, len(b.shape) == 1
+        raise ShapeError(explained("matmul", "at least one dimension on each side", f"{left} @ {right}", fix))
+    row, column = len(left) == 1, len(right) == 1
     if row:
         a = ops.reshape(a, (1, *a.shape))
     if column:
         b = ops.reshape(b, (*b.shape, 1))
     if a.shape[-1] != b.shape[-2]:
         fix = "transpose or reshape one of them"
-        raise ShapeError(explained("matmul", f"{a.shape[-1]} rows on the right", f"{a.shape} @ {b.shape}", fix))
+        raise ShapeError(explained("matmul", f"{a.shape[-1]} rows on the right", f"{left} @ {right}", fix))
     result = _batched_matmul(a, b)
     shape = result.shape
     if row and column:

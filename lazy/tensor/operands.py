@@ -135,7 +135,7 @@ def normal_axis(op: str, axis: Any, rank: int) -> int:
     except (AttributeError, TypeError):
         raise DTypeError(explained(op, "an integer axis", repr(axis), "pass an int")) from None
     if not -rank <= position < rank:
-        hint = f"the tensor has {rank} dimensions"
+        hint = f"the tensor has {rank} dimension{'s' * (rank != 1)}"
         raise AxisError(explained(op, f"an axis from {-rank} to {rank - 1}" if rank else "no axis", position, hint))
     return int(position % rank)
 

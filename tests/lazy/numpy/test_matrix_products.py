@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Any
 
@@ -38,8 +39,10 @@ def test_matmul_dtypes(device: str) -> None:
 
 
 def test_matmul_refuses() -> None:
-    with pytest.raises(lg.ShapeError, match="rows"):
-        lg.ones((2, 3)) @ lg.ones((2, 3))
+    for left, right, inner in (((2, 3), (2, 3), 3), ((4,), (3, 3), 4), ((2, 3), (2,), 3)):
+        said = f"expected {inner} rows on the right, got {left} @ {right}"  # as they were given
+        with pytest.raises(lg.ShapeError, match=re.escape(said)):
+            lg.ones(left) @ lg.ones(right)
     with pytest.raises(lg.ShapeError, match="dimension"):
         lg.matmul(lg.asarray(1.0), lg.ones(2))
 
