@@ -169,6 +169,28 @@ def test_what_is_made_of_one_array_is_computed_again_on_gpus(in_order, computed)
     assert sum(opcodes(k).count("exp") for k in program.kernels) == computed
 
 
+@pytest.mark.parametrize(
+    ("length", "in_order", "across"), [(32, False, True), (32, True, True), (16, True, False), (40, False, False)]
+)
+def test_who_reduces_many_short_rows(length, in_order, across):
+    """A lane each, or lanes for all elements."""
+    rows = TensorType((1 << 13, length), float32)
+    graph, _ = trace(lambda x, y: [ops.reduce_sum(ops.mul(x, y), (1,))], [rows, rows])
+    (kernel,) = schedule(graph, DEFAULT_OPTIONS, in_order=in_order).kernels
+    assert bool(kernel.reductions) == across
+
+
+def test_windows_that_overlap_are_reduced_by_a_lane_each():
+    line = TensorType(((1 << 13) + 15,), float32)
+
+    def moving(x):
+        windows = [ops.reshape(ops.slice(x, (k,), ((1 << 13) + k,)), (1 << 13, 1)) for k in range(16)]
+        return [ops.reduce_sum(ops.concat(windows, 1), (1,))]
+
+    program = schedule(trace(moving, [line])[0], DEFAULT_OPTIONS)
+    assert not any(kernel.reductions for kernel in program.kernels)
+
+
 def test_cheap_values_are_computed_again_rather_than_stored(check, rng):
     def centred(x):
         d = ops.add(x, 1.0)
