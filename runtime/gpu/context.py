@@ -1,10 +1,9 @@
 """What one caller runs a Program with: a placement and bindings of its own, and the execution that suits the next run.
 
 The first run is driven by the host, as a rule: kernels with stacks are looked at as soon as they ran, known depths
-are read before (programs whose devices exchange memory have none). A program whose steps need no host is then recorded
-once, and later runs start what was recorded. Other programs stay host-driven, in batches between the points where the
-host must look, and recorded pieces. On an H200 loops over whole tensors take twice as long host-driven, a call of one
-small kernel 1.3 times.
+are read before. A program whose steps need no host is then recorded once, and later runs start what was recorded.
+Other programs stay host-driven, in batches between the points where the host must look, and recorded pieces. On an
+H200 loops over whole tensors take twice as long host-driven, a call of one small kernel 1.3 times.
 """
 
 from __future__ import annotations

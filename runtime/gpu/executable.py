@@ -29,6 +29,10 @@ HOST_DRIVEN = (
     "replay: library routines run on the host, so loops and branches around them are driven by the host too; "
     "outside of loops what is launched between is recorded"
 )
+MEETS = (
+    "replay: the host drives loops and branches, since processes meet in the program; where their devices exchange "
+    "memory, it starts what it has recorded of a trip, collectives among it"
+)
 LIBRARY = "replay: the host drives loops and branches, since a library computes the large products of matrices in them"
 FORESEEN = "replay: the host reads the decisions on loops and branches over whole arrays, many passes at a time"
 
@@ -228,8 +232,9 @@ class GpuExecutable(Executable):
         if program.straight:
             return ()
         if not self.loaded.recordable:
-            why_host = LIBRARY if program.recordable else HOST_DRIVEN if program.asks_host else CALLED
-            return (why_host,)
+            if program.meets:
+                return (MEETS,)
+            return (LIBRARY if program.recordable else HOST_DRIVEN if program.asks_host else CALLED,)
         return (f"{FORESEEN}: {why}",) if why else ()
 
     def width(self, k: int) -> int:

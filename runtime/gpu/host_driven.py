@@ -2,7 +2,8 @@
 
 Owns the batch of commands, which is run where the host must look, the stacks of whole tensors, and the counters of
 loops that run. Kernels with stacks are looked at as soon as they ran; depths that are known are read before. From the
-second run on, what needs no host between is recorded, outside of loops (`pieces`).
+second run on, what needs no host between is recorded (`pieces`); in loops where devices exchange memory in the program,
+from the second trip on, collectives among it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from loopgrad.codegen.program import (
     SwitchStep,
     WhileStep,
 )
+from loopgrad.codegen.steps import all_steps, named
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
@@ -32,7 +34,7 @@ from loopgrad.runtime.gpu.driver import read
 from loopgrad.runtime.gpu.failures import needs, unfinished
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.pieces import RecordedPiece, stretches
+from loopgrad.runtime.gpu.pieces import SHORTEST, Stretch, stretches
 from loopgrad.runtime.gpu.placement import CONTROL, SLOTS, SPARE, aligned
 from loopgrad.runtime.gpu.recorded_exchange import FIRST, engine_of_call, moved
 from loopgrad.runtime.gpu.step_walk import StepWalk
@@ -55,29 +57,32 @@ class HostDriven(StepWalk):
         self._retired: list[Allocation | None] = []  # what slots were until the batch has run
         self._stacks: list[list[Allocation]] = [[] for _ in work.program.stacks]
         self._counters: dict[int, int] = {}  # indices of loops that run, by slot
-        self._ran = False
-        self._parts: list[RecordedPiece | Step] = []
+        self._exchanges = self._program.meets and memory_engine() is not None
+        self._parts: dict[int, list[Stretch | Step]] = {}  # of steps that have run, which the program holds
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
-        if self._ran:
-            self._by_pieces()
-        else:
-            self.steps(self._program.steps)
-            self._ran = True
+        self.steps(self._program.steps)
         self._flush()
         self._capacities.know_tensors(self._bindings.peaks)
 
-    def _by_pieces(self) -> None:
-        if not self._parts:
-            for steps in stretches(self._program):
-                self._parts.append(RecordedPiece(self._work, steps) if len(steps) > 1 else steps[0])
-        for part in self._parts:
-            if isinstance(part, RecordedPiece):
+    def steps(self, steps: Sequence[Step]) -> None:
+        whole = steps is self._program.steps
+        parts = self._parts.get(id(steps))
+        if parts is None or not (whole or self._exchanges):
+            self._parts[id(steps)] = []
+            super().steps(steps)
+            return
+        if not parts:
+            found = stretches(self._program, steps, self._exchanges, SHORTEST if whole else 1)
+            parts += [Stretch(self._work, part) if isinstance(part, list) else part for part in found]
+        for part in parts:
+            if isinstance(part, Stretch):
                 self._flush()
                 part.run()
             else:
                 self.step(part)
+
 
     def release(self) -> None:
         self._retired.clear()
@@ -226,8 +231,10 @@ class HostDriven(StepWalk):
         self._flush()
         trips, index = self._integer(step.count), step.index
         own = self._bindings.symbols[SLOTS + index]
+        counts = trips and any(index in named(inner) for inner in all_steps(step.body))
         for trip in range(trips):
-            self._count(index, trips - 1 - trip if step.reverse else trip)
+            if counts:
+                self._count(index, trips - 1 - trip if step.reverse else trip)
             self.steps(step.body)
             self._bindings.swap(step.rotate)
             self._start_early()
@@ -237,6 +244,10 @@ class HostDriven(StepWalk):
     def _count(self, index: int, value: int) -> None:
         """Let the slot of a loop's index hold this number: as a word among the tables, which costs no command,
         or where its memory moves into other slots, by a write."""
+        if self._exchanges:  # at an address that stays
+            type = self._program.slots[index].type
+            self._driver.write(self._bindings.owner(index), np.full(type.shape, value, type.dtype.np))
+            return
         if index not in self._program.moved:
             self._counters[index] = value
             self._bindings.symbols[SLOTS + index] = self._recorder.word(value)

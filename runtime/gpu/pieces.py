@@ -1,62 +1,110 @@
-"""Stretches of a program that the host drives, recorded once: between what it has to do itself, as collectives.
+"""Stretches of a program that the host drives, recorded once: between what it has to do itself.
 
 A stretch holds launches and calls of libraries, one after the other, in one list of commands with tables of its own,
-which later runs start again: on streams a graph. Kernels whose stacks may be too small aren't among them: the host
-looks at each before it goes on, since what other processes are sent must be right.
+which later runs start again: on streams a graph. Where devices exchange memory, collectives are among them. Kernels
+whose stacks may be too small aren't: the host looks at each before it goes on, since what other processes are sent must
+be right; nor is a collective behind a kernel that may report something.
+
+The arrays of a loop rotate, so a stretch in it comes back to a few sets of addresses, and has a list for each: a graph
+with a library's calls holds the addresses that they were given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep, Step
-from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.codegen.targets.gpu.record import ProgramRecord, meets
+from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.runtime.gpu.launches import Launches
+from loopgrad.runtime.gpu.recorded_exchange import ExchangeRecording
 from loopgrad.runtime.gpu.recorder import Recorder
-from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
 
 SHORTEST: Final = 2  # steps
+PLACES: Final = 4  # sets of addresses
 
 
 class RecordedPiece:
-    """One stretch. What its arrays are may change between runs, as other pieces and loops leave them."""
+    """One list of commands of a stretch. What its arrays are may change between runs, as other pieces and loops leave
+    them."""
 
     def __init__(self, work: Workspace, steps: Sequence[Step]) -> None:
         self._work = work
         self._recorder = Recorder(work.driver, work.bindings.symbols)
         self._launches = Launches(work, self._recorder)
-        StepWalk(self._launches).steps(steps)
+        recording = ExchangeRecording(work, self._recorder, self._launches)
+        recording.steps(steps)
+        self._met: list[dict[str, Any]] = recording.met
         self._recorder.end(again=True)
 
-    def run(self) -> None:
-        """Start it; raises what its kernels report, where they may."""
-        self._recorder.refresh()
-        reports = self._launches.may_report
-        self._recorder.run(self._work.placement.shared if reports else None)
-        if reports:
+    def run(self, moved: bool) -> None:
+        """Start it, once processes have met for its collectives; raises what its kernels report, where they may.
+        `moved`: its arrays don't lie where they lay in its last run."""
+        for attrs in self._met:
+            ENGINE.get().meet(attrs)
+        if moved:
+            self._recorder.refresh()
+        if self._launches.may_report:
+            self._recorder.run(self._work.placement.shared)
             grew = self._work.settle(self._launches.launched)
             assert not grew, "kernels with stacks are in no piece"
+        elif moved:
+            self._recorder.run(None)
+        else:
+            self._recorder.repeat()
 
 
-def stretches(program: ProgramRecord) -> list[tuple[Step, ...]]:
-    """The steps of a program, those together that make a piece; the host does each of the others."""
-    found: list[tuple[Step, ...]] = []
+class Stretch:
+    """Steps that are recorded, for each of a few sets of addresses."""
+
+    def __init__(self, work: Workspace, steps: Sequence[Step]) -> None:
+        self._work, self._steps = work, steps
+        self._pieces: dict[bytes, RecordedPiece] = {}
+
+    def run(self) -> None:
+        places = self._work.bindings.symbols.tobytes()
+        known = self._pieces
+        piece = known.get(places)
+        if piece is not None:
+            piece.run(moved=False)
+            return
+        piece = known.pop(next(iter(known))) if len(known) == PLACES else RecordedPiece(self._work, self._steps)
+        piece.run(moved=True)
+        known[places] = piece
+
+
+def stretches(
+    program: ProgramRecord, steps: Sequence[Step], exchanges: bool, shortest: int = SHORTEST
+) -> list[Step | list[Step]]:
+    """The steps, those together that make a stretch; the host does each of the others. `exchanges`: collectives are
+    recorded."""
+    found: list[Step | list[Step]] = []
     open_: list[Step] = []
 
     def close() -> None:
-        found.extend([tuple(open_)] if len(open_) >= SHORTEST else [(step,) for step in open_])
+        found.extend([list(open_)] if len(open_) >= shortest else open_)
         open_.clear()
 
-    for step in program.steps:
-        if _is_recorded(program, step):
+    for step in steps:
+        collective = exchanges and meets(step)
+        if collective and any(map(partial(_may_report, program), open_)):
+            close()
+        if collective or _is_recorded(program, step):
             open_.append(step)
         else:
             close()
-            found.append((step,))
+            found.append(step)
     close()
     return found
+
+
+def _may_report(program: ProgramRecord, step: Step) -> bool:
+    if isinstance(step, MatmulStep):
+        return step.epilogue is not None and _may_report(program, step.epilogue)
+    return isinstance(step, LaunchStep) and bool(program.kernels[step.kernel].errors)
 
 
 def _is_recorded(program: ProgramRecord, step: Step) -> bool:

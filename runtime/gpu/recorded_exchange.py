@@ -39,11 +39,11 @@ def moved(program: Any, step: RoutineStep, addresses: Sequence[int]) -> None:
     engine_of_call().move(step.name, dict(step.attrs), types, addresses[:n], addresses[n:])
 
 
-class _Recording(StepWalk):
-    """Records the steps of a program, collectives among them, and notes what these have in their messages."""
+class ExchangeRecording(StepWalk):
+    """Records steps, collectives among them, and notes what these have in their messages."""
 
-    def __init__(self, work: Workspace, recorder: Recorder) -> None:
-        super().__init__(Launches(work, recorder))
+    def __init__(self, work: Workspace, recorder: Recorder, launches: Launches) -> None:
+        super().__init__(launches)
         self._program, self._recorder = work.program, recorder
         self.met: list[dict[str, Any]] = []
 
@@ -69,7 +69,7 @@ class RecordedExchange:
     def run(self, inputs: Sequence[Allocation]) -> None:
         if not self.recorded:
             self._recorder.restart()
-            recording = _Recording(self._work, self._recorder)
+            recording = ExchangeRecording(self._work, self._recorder, Launches(self._work, self._recorder))
             recording.steps(self._work.program.steps)
             self._recorder.end(again=True)
             self._met, self.recorded = recording.met, True

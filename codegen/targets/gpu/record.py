@@ -99,8 +99,13 @@ class ProgramRecord:
         """Launches one after the other, which have nothing to report, and collectives between them."""
         kinds = (LaunchStep, CopyStep, MatmulStep, RoutineStep)
         silent = not any(kernel.errors or kernel.stacks or kernel.resumable for kernel in self.kernels)
-        plain = all(isinstance(step, kinds) and (_meets(step) or not by_host(step)) for step in self.steps)
+        plain = all(isinstance(step, kinds) and (meets(step) or not by_host(step)) for step in self.steps)
         return silent and plain and self.asks_host and not self.shadowed
+
+    @cached_property
+    def meets(self) -> bool:
+        """Collectives are among the steps, in loops and branches as well."""
+        return any(map(meets, all_steps(self.steps)))
 
     @cached_property
     def recordable(self) -> bool:
@@ -127,7 +132,7 @@ class ProgramRecord:
         return any(kernel.stacks for kernel in self.kernels)
 
 
-def _meets(step: Step) -> bool:
+def meets(step: Step) -> bool:
     """Whether it is a collective that starts and ends in one."""
     if not (isinstance(step, RoutineStep) and PRIMITIVES[step.name].collective):
         return False

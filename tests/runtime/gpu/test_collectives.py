@@ -120,12 +120,66 @@ def test_the_bits_are_those_of_the_hosts_way(meshes: Any) -> None:
     assert "ncclAllReduce" in library.names()[before:]
 
 
+def note_pieces(library: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among what is called: which were started where nothing has moved."""
+    usual = RecordedPiece.run
+
+    def noted(piece: RecordedPiece, moved: bool) -> None:
+        library.seen.append(("piece", "moved" if moved else "again"))
+        usual(piece, moved)
+
+    monkeypatch.setattr(RecordedPiece, "run", noted)
+
+
+def two_steps(x: Any, p: Any, trips: Any) -> Any:
+    """A loop whose arrays change places, with a number of each trip, a branch and a loop inside."""
+
+    def step(k: Any, s: Any) -> Any:
+        a, b = s
+        mean = lg.pmean(a * lg.cos(p * k))
+        b = lg.cond(lg.sum(b) > 20.0, lambda b: b * 0.5 + mean, lambda b: lg.sin(b) + lg.pmax(a), b)
+        return lg.fori_loop(0, k % 3, lambda _, v: lg.tanh(v + lg.pmean(v)), b), a + mean
+
+    return [lg.gather_all(v) for v in lg.fori_loop(0, trips, step, (x, x * 2.0))]
+
+
+def test_loops_in_which_processes_meet_are_recorded_trip_by_trip(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch for each place that a loop's arrays come back to; trips of the second call and later are started again
+    as they are. One message each, as where the host drives."""
+    library, *both = meshes
+    values, found = np.linspace(0.1, 2.0, 30), []
+    note_pieces(library, monkeypatch)
+    for mesh in both:
+        x, step = lg.shard(values, mesh), lg.compile(two_steps)
+        found.append([np.asarray(v) for trips in (1, 6, 0, 17) for v in step(x, 1.25, trips)])
+        wanted = [np.asarray(v) for n in (1, 6, 0, 17) for v in two_steps(lg.asarray(values), 1.25, n)]
+        for one, other in zip(found[-1], wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+    def fit(w: Any, x: Any, n: Any) -> Any:
+        return lg.fori_loop(0, n, lambda k, w: w - 0.1 * lg.pmean(lg.sin(x * w) / (k + 1.0)), w)
+
+    x, step, communicator = lg.shard(values, both[0]), lg.compile(fit), MAKERS["mesh:library"]().communicator
+    usual, sent = communicator.gather, list[bytes]()
+    monkeypatch.setattr(communicator, "gather", lambda said: (sent.append(said), usual(said))[1])
+    for n in (9, 9, 40):
+        library.seen.clear()
+        sent.clear()
+        result = float(step(1.0, x, n))
+        np.testing.assert_allclose(result, float(fit(lg.asarray(1.0), lg.asarray(values), n)), rtol=1e-12)
+    pieces = [how for name, *how in library.seen if name == "piece"]
+    assert 40 <= len(pieces) <= 44
+    assert pieces.count(["moved"]) <= 4
+    assert len(sent) == library.names().count("ncclGroupStart") == 41
+
+
 def test_what_is_launched_between_collectives_is_recorded(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays start pieces, with collectives between, whatever trips lanes take: a stack that grows is looked at before
     anything is sent."""
     library, mesh, _ = meshes
-    usual = RecordedPiece.run
-    monkeypatch.setattr(RecordedPiece, "run", lambda piece: (library.seen.append(("piece",)), usual(piece))[1])
+    note_pieces(library, monkeypatch)
 
     def loss(w: Any, x: Any, k: Any) -> Any:
         y = lg.tanh(x @ w)
@@ -147,7 +201,7 @@ def test_what_is_launched_between_collectives_is_recorded(meshes: Any, monkeypat
         wanted = lg.value_and_grad(loss)(*[lg.asarray(a, device="interpreter") for a in (w, x, k)])
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, np.asarray(other), rtol=1e-9, atol=1e-13)
-    assert "outside of loops what is launched between is recorded" in str(step.plan(*given[0]))
+    assert "it starts what it has recorded of a trip" in str(step.plan(*given[0]))
 
 
 def test_calls_at_the_same_addresses_are_repeated_with_their_collectives(
