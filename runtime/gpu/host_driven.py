@@ -244,7 +244,8 @@ class HostDriven(StepWalk):
     def _count(self, index: int, value: int) -> None:
         """Let the slot of a loop's index hold this number: as a word among the tables, which costs no command,
         or where its memory moves into other slots, by a write."""
-        if self._exchanges:  # at an address that stays
+        if self._exchanges:  # at an address that stays, behind what reads the number before
+            self._flush()
             type = self._program.slots[index].type
             self._driver.write(self._bindings.owner(index), np.full(type.shape, value, type.dtype.np))
             return

@@ -159,7 +159,7 @@ def test_loops_in_which_processes_meet_are_recorded_trip_by_trip(meshes: Any, mo
         np.testing.assert_array_equal(one, other)
 
     def fit(w: Any, x: Any, n: Any) -> Any:
-        return lg.fori_loop(0, n, lambda k, w: w - 0.1 * lg.pmean(lg.sin(x * w) / (k + 1.0)), w)
+        return lg.fori_loop(0, n, lambda k, w: w - 0.1 * lg.pmean(lg.sin(x * w)) / (k + 1.0), w)
 
     x, step, communicator = lg.shard(values, both[0]), lg.compile(fit), MAKERS["mesh:library"]().communicator
     usual, sent = communicator.gather, list[bytes]()
