@@ -301,8 +301,14 @@ class GraphPartition:
 
     def at(self, value: Value, place: Place) -> Value:
         """What stands for a value at a place: its own, or lanes of a replicated one."""
-        if place.axis is None or self.places[value].axis is not None or place.private:
-            return self._own(value)
+        lanes = self.places[value].axis
+        if place.axis is None or lanes is not None or place.private:
+            own = self._own(value)
+            if place.axis in (None, lanes) or lanes is None or value.shape[place.axis] > 1 or value.shape[lanes] > 1:
+                return own
+            local = localised(value.type, place, self.part)
+            assert isinstance(local, TensorType)
+            return self.builder.value("reshape", own, shape=local.shape)
         known = self.cuts.get((value, place.axis))
         if known is None:
             known = self.cuts[value, place.axis] = self._cut(value, place.axis)

@@ -78,6 +78,14 @@ def joined(node: Node, places: Sequence[Place]) -> Place:
     return Place(axes.pop() if axes else None, positions.pop() if len(positions) == 1 else None, places[0].private)
 
 
+def _check_contracted(node: Node, operands: Places) -> None:
+    """Of a product that adds up lanes, both factors have them there, or one has all; an only lane is along any axis."""
+    rank = len(node.operands[0].shape)
+    for value, place, axis in zip(node.operands, operands, (rank - 1, rank - 2), strict=True):
+        if place.axis not in (None, axis) and value.shape[place.axis] > 1:
+            refuse(node, f"a factor {value.type} whose axis {place.axis} are lanes, as are those that are added up")
+
+
 def lies_along(value: Value, axis: int) -> bool:
     """Whether all elements of a value along an axis are one by how it was made: each process makes its own."""
     node = value.node
@@ -124,6 +132,8 @@ class PlaceAnalysis:
         if node.op == "gather" and operands[0].axis is not None and operands[0].axis < len(node.operands) - 1:
             return (self._own_rows(node, operands),)
         if is_reduced(node, operands):
+            if node.op == "matmul":
+                _check_contracted(node, operands)
             return (REPLICATED,) * len(node.results)
         return (self._moved(node, operands),) * len(node.results)
 

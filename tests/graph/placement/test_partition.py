@@ -390,6 +390,7 @@ MOVING = {
     "pairs": lambda x: x[:, None] * x[None, :],
     "one of them": lambda x: x[3],
     "in a loop of lanes": lambda x: lg.while_loop(lambda v: v < 1.0, lambda v: v + lg.sum(v), x),
+    "rows of both factors": lambda x: (x[:, None] * lg.ones(len(x))) @ (x[:, None] * lg.ones(len(x))),
 }
 
 
@@ -398,6 +399,16 @@ def test_what_moves_lanes_is_refused_by_its_line(name):
     graph = graph_of(MOVING[name](lg.asarray(RNG.random(10))))
     with pytest.raises(lg.DeviceError, match=r"(?s)lg\.gather_all\(x\).*at .*test_partition\.py"):
         run_parts(graph, (Place(0),), [RNG.random(10)], 2)
+
+
+def test_an_only_lane_is_along_any_axis_of_a_product():
+    """Which of its axes a row or a column of one element has it in can't be seen."""
+    x = RNG.random((1, 3))
+    tensor = lg.asarray(x)
+    graph = graph_of(tensor[:, 0] @ lg.sin(tensor))
+    for size in (1, 2, 3):
+        (found,) = together(*run_parts(graph, (Place(0),), [x], size)[:2])
+        np.testing.assert_allclose(found, x[:, 0] @ np.sin(x), rtol=1e-15)
 
 
 def test_shards_are_shared_evenly():

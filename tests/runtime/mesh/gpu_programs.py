@@ -37,6 +37,35 @@ def skewed(mesh: lg.Mesh) -> dict[str, str]:
     return found
 
 
+def trips_that_meet(mesh: lg.Mesh) -> dict[str, str]:
+    """Loops with a collective in each trip, in the first call, in others of more trips, and when it is replayed."""
+    x, found = lg.shard(np.linspace(0.1, 2.0, 1_001), mesh), {}
+
+    def fit(w: Any, x: Any, n: Any) -> Any:
+        slope = lg.grad(lambda w: lg.mean(lg.sin(x * w) ** 2))
+        return lg.fori_loop(0, n, lambda k, s: (s[1] - 0.1 * slope(s[1]) / (k + 1.0), s[0] + 0.01 * lg.pmax(x * k)), w)
+
+    def until(x: Any) -> Any:
+        step = lambda s: (lg.sin(s[0]) + 1e-3 * lg.pmean(s[0]), s[1] + 1)  # noqa: E731
+        return lg.gather_all(lg.while_loop(lambda s: (lg.psum(s[0]) > 30.0) & (s[1] < 50), step, (x, 0))[0])
+
+    fitted, walked, start = lg.compile(fit), lg.compile(until), (lg.asarray(1.5), lg.asarray(0.5))
+    for call, n in enumerate((7, 7, 30, 1, 30)):
+        found[f"fit {call}"] = digest(fitted(start, x, n))
+        found[f"until {call}"] = digest(walked(x))
+    replay = fitted.capture(start, x, 30)
+    found["fit, replayed"] = digest(replay.replay(start, x, 30))
+    assert found["fit 0"] == found["fit 1"]
+    assert found["fit 2"] == found["fit 4"] == found["fit, replayed"]
+    assert len({found[f"until {call}"] for call in range(5)}) == 1
+    walk = lambda p: lg.sum(lg.fori_loop(0, 9, lambda k, v: v * p - lg.pmean(v) / (k + 2), x))  # noqa: E731
+    slopes = lg.compile(lg.value_and_grad(walk))
+    for call in range(3):
+        found[f"slope {call}"] = digest(slopes(lg.asarray(0.9)))
+    assert found["slope 0"] == found["slope 1"] == found["slope 2"]
+    return found
+
+
 def sums_of_the_engine(mesh: lg.Mesh) -> None:
     """In its own order: right, not bit by bit."""
     whole = np.linspace(0.0, 1.0, 77_001)
@@ -79,6 +108,7 @@ def main() -> None:
     partition.LARGE = limit  # type: ignore[misc]
     found.update(replayed_on_gpus(mesh))
     found.update(skewed(mesh))
+    found.update(trips_that_meet(mesh))
     found.update(raised_by_all(mesh))
     sums_of_the_engine(mesh)
     found = {name.replace(mesh.device, "the mesh"): bits for name, bits in found.items()}
