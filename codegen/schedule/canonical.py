@@ -227,13 +227,15 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     first = min(wide)
     leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}
     count, kept = prod(shape[a] for a in wide), type.size
+    if not leading or trailing or kept <= FEW_COLUMNS:
+        return None
     before, after = shape[:first], shape[max(wide) + 1 :]
     side = _side_by_side(count, prod(after)) if in_order else 1
-    if leading and not trailing and kept > FEW_COLUMNS and (side > 1 or _blocks(count, kept, MUCH) > 1):
-        columns = builder.value("reshape", operand, shape=(*before, count, *after))
-        found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH)
-        return [builder.value("reshape", found, shape=type.shape)]
-    return None
+    if side == 1 and _blocks(count, kept, MUCH) < 2:
+        return None
+    columns = builder.value("reshape", operand, shape=(*before, count, *after))
+    found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH)
+    return [builder.value("reshape", found, shape=type.shape)]
 
 
 def _side_by_side(count: int, width: int) -> int:
