@@ -55,11 +55,9 @@ def _from_integer(m: Ops[V], x: V, source: DType, to: DType) -> V:
 
 
 def _saturated(m: Ops[V], x: V, source: DType, to: DType) -> V:
-    """Conversion is defined only within range: out of it, the bounds are selected."""
+    """Conversion is defined only within range: out of it, the bounds are selected. LLVM's functions that saturate do
+    vectors number by number."""
     signed = to.kind == "i"
-    native = f"ConvertFTo{'S' if signed else 'U'}Sat"
-    if native in m.own:
-        return m.inst(native, value_type(to), x)
     x = m.widened(x, source)
     low = -(1 << (to.bits - 1)) if signed else 0
     high = (1 << (to.bits - (1 if signed else 0))) - 1

@@ -32,8 +32,6 @@ OWN: Final[dict[str, str]] = {
     "UMin": "call {r} @llvm.umin.{s}" + _TWO,
     "UMax": "call {r} @llvm.umax.{s}" + _TWO,
     "FCopySign": "call {r} @llvm.copysign.{s}" + _TWO,
-    "ConvertFToSSat": "call {r} @llvm.fptosi.sat.{s}.{s0}" + _ONE,
-    "ConvertFToUSat": "call {r} @llvm.fptoui.sat.{s}.{s0}" + _ONE,
 }
 ROWS: Final[dict[str, str]] = {
     **{opcode: name + " {t0} {a}, {b}" for opcode, name in BINARY.items()},

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import loopgrad as lg
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.graph.types import (
     bool_,
@@ -143,3 +144,9 @@ def test_fast_math_keeps_moderate_arguments_accurate():
     build.store(out, i, build.one("mul", (build.one("sin", (x,)), build.one("rsqrt", (build.one("mul", (x, x)),)))))
     data = np.random.default_rng(0).uniform(0.5, 1000, LANES).astype(np.float32)
     check(build.kernel(), [data, np.zeros_like(data)], Options(fast_math=True), rtol=1e-5, atol=1e-9)
+
+
+def test_floats_become_integers_as_vectors():
+    """LLVM's conversions that saturate are made number by number."""
+    narrowed = lg.compile(lambda x: [lg.astype(x, kind) for kind in (lg.uint8, lg.int16, lg.int32, lg.uint64)])
+    assert ".sat." not in narrowed.text("llvm", np.ones(1000, np.float32))
