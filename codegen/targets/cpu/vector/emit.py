@@ -311,8 +311,8 @@ class KernelEmission:
                 e.counted(low, high, flight, moved_back)
         elif simple:
             size = b.scalar("i64", f"sub nsw i64 {high.name}, {low.name}")
-            whole = b.scalar("i64", f"and i64 {size.name}, {-flight}")
-            middle = b.scalar("i64", f"add nsw i64 {low.name}, {whole.name}")
+            rest = b.scalar("i64", f"urem i64 {size.name}, {flight}")
+            middle = b.scalar("i64", f"sub nsw i64 {high.name}, {rest.name}")
             e.counted(low, middle, flight, lambda j: group(j, None))
             e.counted(middle, high, flight, lambda j: group(j, order.lanes_below(e, j, high)))
         else:

@@ -5,6 +5,7 @@ Dims split into `outer` (scalar loops over rows), `lane` (linearised, laid over 
 
     (N,)            lane = (N,)                     (R, C), C long      outer = (R,), lane = (C,)
     (N, 3)          lane = (N, 3), by division      (N, 3) summed over its last axis: lane = (N,), inner = (3,)
+    (M, N, 3) read in patterns: outer = (M,), lane = (N, 3), whole rows together (row_patterns.py)
     (N, 8) rows of a table at positions from data: outer = (N,), lane = (8,), narrower vectors (row_access.py)
 
 Chunks are cut by shape and cost alone, never by the number of threads:
@@ -27,6 +28,7 @@ from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
+from loopgrad.codegen.targets.cpu.vector.row_patterns import pattern_groups
 from loopgrad.graph.types import DType, float64
 
 SORT_TILE = 4096
@@ -314,15 +316,19 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if not single and kernel.running is None:
         width, groups = vectors_of_rows(kernel, width, groups)
         groups = groups_of_rows(kernel, ops, width, groups)
+    patterns = pattern_groups(kernel, width, groups)
+    groups = patterns or groups
     while groups > 1 and width * groups > widest(kernel, width):
         groups //= 2
     while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
         groups //= 2
     flight = width * groups
-    across = None if single or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])
+    across = None if single or patterns or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])
     if across is not None:
         groups, flight = 1, width
     outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, width, flight)
+    if patterns:
+        outer, lane = kernel.domain[:-2], kernel.domain[-2:]
     row, rows = prod(lane), prod(outer)
     if groups == 4 and not inner and row >= 16 * flight and sums_of_little(kernel):
         groups, flight = 8, 8 * width

@@ -1,8 +1,8 @@
 """Loads, stores and accumulations.
 
-The index's form picks the instruction: uniform: a scalar; lane * 1: a vector at a scalar address; pairs, or every few
-elements: several of them (`pairs`, `strides`); else a gather or scatter (32-bit offsets where they fit). A bool takes
-a byte in memory.
+The index's form picks the instruction: uniform: a scalar; lane * 1: a vector at a scalar address; pairs, every few
+elements, or whole short rows: several of them (`pairs`, `strides`, `patterns`); else a gather or scatter (32-bit
+offsets where they fit). A bool takes a byte in memory.
 
 `accumulate` on shared elements adds into this chunk's private copy of the parameter (or, in a serial
 kernel, into the parameter itself), lane after lane, so that the result doesn't depend on threads.
@@ -16,6 +16,7 @@ from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, 
 from loopgrad.codegen.targets.cpu.vector.copies import widened
 from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
 from loopgrad.codegen.targets.cpu.vector.outline import accumulate_function, accumulate_name, combine
+from loopgrad.codegen.targets.cpu.vector.patterns import load_pattern
 from loopgrad.codegen.targets.cpu.vector.strides import load_every, store_every
 from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Vector
 from loopgrad.graph.types import DType
@@ -86,6 +87,8 @@ def load_at(e: VectorEmitter, pointer: str, type: str, index: KValue, size: int,
             return found
     if known is not None and (every := load_every(e, pointer, type, known, itemsize(type), tag)) is not None:
         return every
+    if (found := load_pattern(e, pointer, type, index, itemsize(type), tag)) is not None:
+        return found
     at = offsets(e, index, size)
     if e.mask is None and e.looks_for_neighbours and e.layout.width > 1:
         return neighbours_or_gather(e, pointer, type, at, tag)
