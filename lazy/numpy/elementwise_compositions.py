@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DTYPES, DType, bool_, complex128, float32, float64, int64, uint8, uint64
+from loopgrad.graph.types import DTYPES, DType, bool_, complex128, float32, float64, int64, uint8, uint32, uint64
 from loopgrad.lazy.loops.while_loop import while_loop
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
@@ -420,10 +420,13 @@ def bitwise_count(x: ArrayLike, /) -> Tensor:
         return cast(t, uint8)
     if not t._value.dtype.is_integer:
         raise dtype_refused("bitwise_count", "iu", t._value.dtype)
-    bits = cast(_unsigned_size(t._value), uint64)
-    for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
-        bits = add(bitwise_and(bits, mask), bitwise_and(bitwise_right_shift(bits, shift), mask))
-    for shift in (8, 16, 32):  # a byte holds any of the counts
+    wide = uint64 if t._value.dtype.bits == 64 else uint32
+    bits = cast(_unsigned_size(t._value), wide)
+    ones, pairs, fours = ((2**wide.bits - 1) // (2**each + 1) for each in (1, 2, 4))  # every other 1, 2, 4 bits
+    bits = subtract(bits, bitwise_and(bitwise_right_shift(bits, 1), ones))
+    bits = add(bitwise_and(bits, pairs), bitwise_and(bitwise_right_shift(bits, 2), pairs))
+    bits = bitwise_and(add(bits, bitwise_right_shift(bits, 4)), fours)
+    for shift in (8, 16, 32)[: wide.bits // 32 + 1]:  # a byte holds any of the counts
         bits = add(bits, bitwise_right_shift(bits, shift))
     return cast(bitwise_and(bits, 0xFF), uint8)
 
