@@ -55,7 +55,7 @@ from loopgrad.runtime.cpu.direct_program import (
 )
 from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
 from loopgrad.runtime.cpu.expanded import Expanded
-from loopgrad.runtime.cpu.left_by_passes import FOLDED, may_be_contracted, note_varying, order_may_change
+from loopgrad.runtime.cpu.left_by_passes import FOLDED, may_be_contracted, note_varying, turned_factors
 from loopgrad.runtime.cpu.native_pool import NativePool
 
 MOST_TERMS: Final = 1 << 16
@@ -75,6 +75,7 @@ STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
 ELEMENT: Final = 0.5  # of an element, for each unit of an operation's cost
 CALL: Final = 8_000  # of one that is a program of its own
 ORDERED: Final = 20_000  # of one in the order of generated code
+TERM: Final = 1_500  # of what is added up there, for all elements of a result at once
 
 
 class NotDirect(Exception):
@@ -383,9 +384,12 @@ class Planner:
             raise NotDirect  # beside loops kernels combine elements in other orders
         if self.prepared or operands[0] not in self.varying:
             return self._in_order(node, size)
-        if whole and order_may_change(node, self.made.get):
+        if not whole:
+            return self._alone(node, None)
+        turned = turned_factors(node, self.made.get)
+        if turned is None:
             raise NotPrepared
-        return self._alone(node, None)
+        return self._product(node, turned) if operands[0].dtype.bits > 16 else self._alone(node, None)
 
     def _transform(self, node: Node, size: int) -> Planned:
         """A Fourier transform."""
@@ -407,23 +411,21 @@ class Planner:
         self.work += CALL + work
         return function, node.attrs, node.operands
 
-    def _product(self, node: Node) -> Planned:
+    def _product(self, node: Node, turned: tuple[bool, bool]) -> Planned:
         """Of matrices, by who multiplies those of compiled programs."""
-        from loopgrad.codegen.schedule.partition import matmul_source  # late: as above
-
         left, right = node.operands
         self.work += CALL + int(prod(left.shape) * right.shape[-1] * direct_routines.TERM)
-        turned = matmul_source(left)[1], matmul_source(right)[1]
         return direct_routines.product(node, turned, self.programs.pool()), None, node.operands
 
     def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
             raise NotPrepared
-        from loopgrad.codegen.schedule.partition import multiplied_in_lanes  # late: as above
-        from loopgrad.runtime.cpu.in_order import in_order, takes_loops  # late: as above
+        from loopgrad.codegen.schedule.partition import matmul_source, multiplied_in_lanes  # late: as above
+        from loopgrad.runtime.cpu.in_order import in_order, takes_loops, terms_in_order  # late: as above
 
         if node.op == "matmul" and not multiplied_in_lanes(node, True):
-            return self._product(node)
+            left, right = node.operands
+            return self._product(node, (matmul_source(left)[1], matmul_source(right)[1]))
         primitive = PRIMITIVES[node.op]
         if primitive.kind is Kind.REDUCTION and node in self.partition.lanes:
             return self._by_rows(node, self.partition.lanes[node])
@@ -431,7 +433,7 @@ class Planner:
         if function is None:
             raise NotDirect
         self.loops = self.loops or (primitive.kind is not Kind.RUNNING_TOTAL and takes_loops(node))
-        self.work += ORDERED + sum([prod(v.shape) for v in node.operands]) + size
+        self.work += ORDERED + TERM * terms_in_order(node) + sum([prod(v.shape) for v in node.operands]) + size
         return function, None, node.operands
 
     def _by_rows(self, node: Node, lanes: int) -> Planned:

@@ -10,7 +10,7 @@ Small arrays alone are computed so; for all else a graph is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -78,10 +78,14 @@ def noted_program(
 
 
 class _Makers:
-    """What makes noted values, as nodes that nobody else sees."""
+    """What makes noted values that are computed, or are constants, as nodes that nobody else sees."""
+
+    def __init__(self, computed: Container[Value]) -> None:
+        self._computed = computed
 
     def get(self, value: Value) -> Node | None:
-        return noted_node(value) if type(value) is Noted else None
+        made = type(value) is Noted and (value in self._computed or not value.note[1])
+        return noted_node(value) if made else None  # type: ignore[arg-type]
 
 
 class _NotedPlanner(Planner):
@@ -105,7 +109,7 @@ class _NotedPlanner(Planner):
 
     @property
     def made(self) -> Any:
-        return _Makers()
+        return _Makers(self.computed)
 
     @property
     def varying(self) -> set[Value]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from loopgrad.runtime.cpu.context import release
 from loopgrad.runtime.cpu.native_pool import NEVER_DUE, NativePool
 
 PRODUCT: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
+PRODUCTS: Final = 1024  # that are remembered
 TERM: Final = 0.1  # nanoseconds of a multiplication in a product, about
 ROTATION: Final = 2.0  # of one of a factorisation
 
@@ -41,12 +43,18 @@ def product(node: Node, turned: tuple[bool, bool], pool: NativePool) -> Callable
     type = node.results[0].type
     assert isinstance(type, TensorType)
     step = MatmulStep(0, 1, 2, prod(batch), m, k, right.shape[-1], *turned)
+    return _product(step, type, pool, pool.threads)
+
+
+@lru_cache(maxsize=PRODUCTS)
+def _product(step: MatmulStep, type: TensorType, pool: NativePool, threads: int) -> Callable[[Any, Any], Array]:
+    """As above, for so many threads."""
     words = shape_words(step)
     shape = (ctypes.c_int64 * len(words))(*words)
     address = ctypes.addressof(shape)
-    multiply = PRODUCT(pool.products(pool.threads)[type.dtype.name])
+    multiply = PRODUCT(pool.products(threads)[type.dtype.name])
     run = pool.run_short if words[SHAPE["short"]] else pool.run
-    flip_left, flip_right = turned
+    flip_left, flip_right = step.transpose_left, step.transpose_right
 
     def compute(a: Any, b: Any) -> Array:
         assert shape is not None  # whose address it is

@@ -113,9 +113,20 @@ class InOrder:
 
 def takes_loops(node: Node) -> bool:
     """Whether one lane makes an element of the result by a loop."""
+    return terms_in_order(node) > UNROLL_PLAIN
+
+
+def terms_in_order(node: Node) -> int:
+    """How many terms are combined for one element of the result, or of a running total for the last one."""
     shape = node.operands[0].shape
-    terms = shape[-1] if PRIMITIVES[node.op].kind is Kind.CONTRACTION else prod(shape[a] for a in node.attrs["axes"])
-    return terms > UNROLL_PLAIN
+    match PRIMITIVES[node.op].kind:
+        case Kind.CONTRACTION:
+            return shape[-1]
+        case Kind.RUNNING_TOTAL:
+            axis: int = node.attrs["axis"]
+            return shape[axis]
+        case _:
+            return prod(shape[a] for a in node.attrs["axes"])
 
 
 def _reduction(node: Node) -> Callable[..., Array] | None:

@@ -9,6 +9,7 @@ transpositions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Final
 
 from loopgrad.codegen.targets.cpu.products.products_interface import NARROW
@@ -53,13 +54,25 @@ def may_be_contracted(node: Node, made_by: MadeBy) -> bool:
     return False
 
 
-def order_may_change(node: Node, made_by: MadeBy) -> bool:
-    """Whether passes over the graph may add up a product's terms in another order than those of the product alone."""
-    *_, m, _ = node.operands[0].shape
-    n = node.operands[1].shape[-1]
+def turned_factors(node: Node, made_by: MadeBy) -> tuple[bool, bool] | None:
+    """Whether each factor of a product is the transpose of what lies in memory; None where passes may leave either, and
+    the order of terms follows from it."""
+    from loopgrad.codegen.schedule.deep_products import DEEP  # late: small products need neither
+    from loopgrad.codegen.schedule.products import turns  # late: as above
+
+    left, right = node.operands
+    *batch, m, k = left.shape
+    n = right.shape[-1]
+    if k >= DEEP and prod(batch) > 1:
+        return None  # it may be cut into slices
+    makers = made_by(left), made_by(right)
+    turned = turns(makers[0]), turns(makers[1])
     if min(m, n) >= NARROW:
-        return False
-    return m == n or _may_be_turned(node.operands[m < n], made_by)
+        return turned
+    long = int(m < n)
+    made = makers[long]
+    source = node.operands[long] if made is None or not turned[long] else made.operands[0]
+    return None if m == n or _may_be_turned(source, made_by) else turned
 
 
 def _may_be_turned(value: Value, made_by: MadeBy) -> bool:

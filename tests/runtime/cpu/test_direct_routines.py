@@ -137,3 +137,19 @@ def test_a_singular_matrix_is_refused_where_it_is_evaluated() -> None:
         inverse = lg.linalg.inv(lg.zeros((3, 3)))
         with pytest.raises(np.linalg.LinAlgError):
             np.asarray(inverse)
+
+
+def test_a_transpose_that_was_computed_lies_in_rows() -> None:
+    """Who holds its elements multiplies by them in the order of any array; who doesn't, by those of the source."""
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(130, 70)), rng.normal(size=(130, 3))
+
+    def product(turned_before: bool, direct: bool) -> np.ndarray:
+        with lg.default_device("cpu"), lg.options(direct=direct):
+            x = lg.matrix_transpose(lg.asarray(a))
+            if turned_before:
+                np.asarray(x)
+            return np.asarray(x @ lg.asarray(b))
+
+    for turned_before in (True, False):
+        assert same_bits(product(turned_before, True), product(turned_before, False))
