@@ -1,4 +1,4 @@
-"""Python's collector of cycles, which looks seldom while a program is compiled.
+"""Python's collector of cycles, which looks seldom while a program is compiled, or what a script noted looked through.
 
 Compiling makes objects that live until it ends: some million for ten thousand operations. Of each 700 the collector
 looks through the youngest, and again and again through all there are, and finds next to nothing: that was a fourth of

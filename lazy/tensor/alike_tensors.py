@@ -20,6 +20,7 @@ from loopgrad.lazy.tensor.core import LIVE, TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS, get_device
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import evaluate_graph
 
 FIRST: Final = 5  # evaluations of one expression in a row, before others that wait are looked for; then twice as many
@@ -50,6 +51,7 @@ class _InARow:
 IN_A_ROW: Final = _InARow()
 
 
+@RARE_COLLECTION
 def computed_together(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
     """The elements of a tensor, which becomes a leaf, as all do that wait with the same expression; None where those
     aren't many, or make no array."""

@@ -41,6 +41,7 @@ from loopgrad.lazy.tensor.walk import Walk, walked
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import devices_in_use, get_device
 from loopgrad.runtime.plan import MemoryStats
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -130,6 +131,7 @@ def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
     return buffer
 
 
+@RARE_COLLECTION
 def _settled(wanted: Wanted) -> Found:
     """The elements of these tensors, which become leaves, as does what should be computed along."""
     if not wanted:
@@ -140,6 +142,7 @@ def _settled(wanted: Wanted) -> Found:
     return _looked_after(wanted, walked(values))
 
 
+@RARE_COLLECTION
 def _settled_alone(wanted: Wanted) -> Found:
     """As above, of one tensor whose value nobody reads."""
     if len(wanted) != 1:

@@ -224,6 +224,10 @@ def pending(tensors: Iterable[TensorCore]) -> Wanted:
 def _leaf(computed: Computed, value: Value, history: History | None, serial: int) -> TensorLeaf:
     buffers, committed, generation = computed
     buffer = buffers[value]
+    if not committed and history is not None:
+        made = computed_leaf(buffer)  # of a long list thousands are made
+        made.history, made.serial, made.generation = ref(history), serial, generation
+        return made
     leaf = TensorLeaf(buffer.type, buffer, history, True, value in committed, serial)
     leaf.generation = generation
     return leaf

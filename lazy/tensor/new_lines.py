@@ -22,6 +22,7 @@ from loopgrad.lazy.tensor.liveness import GENERATIONS, holder_of
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.executable import NotedProgram
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import SESSION
 
 USUAL: Final = 500_000  # nanoseconds that an evaluation takes which looks at all tensors that wait, about
@@ -35,6 +36,7 @@ class StillNeeded(NamedTuple):
     read: list[Noted]
 
 
+@RARE_COLLECTION
 def computed_from_notes(t: TensorCore, value: Noted, config: Config, read: bool = False) -> Buffer | None:
     """The elements of a tensor without history, which becomes a leaf; None where a graph is needed. `read`: whether
     something else than the tensor and its memory refers to its value."""

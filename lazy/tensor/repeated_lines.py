@@ -45,6 +45,7 @@ from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
 from loopgrad.runtime.processes import renewed_in_children
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import SESSION, evaluate_graph, placed
 
 if TYPE_CHECKING:
@@ -394,6 +395,7 @@ def _elements(
         EVALUATOR.release(value, mine)
 
 
+@RARE_COLLECTION
 def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | None:
     """As above, of a list of pieces that are alike; those that somebody holds become leaves."""
     graph, given, members = found
