@@ -37,6 +37,7 @@ from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, requested_dtype
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, normal_axis
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -51,6 +52,7 @@ _SELU_SCALE: Final = 1.0507009873554804934193349852946  # Klambauer et al., Self
 _SELU_ALPHA: Final = 1.6732632423543772848170429916717
 
 
+@repeated
 def softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> Tensor:
     """exp(x) over its sum along `axis` (an int, several, or None for all), of the elements where `where` holds; 0 for
     the others. The shape stays, integers give the default float. (`lg.special.softmax`, as SciPy's, is over all axes

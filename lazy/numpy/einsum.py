@@ -26,6 +26,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -35,6 +36,7 @@ ELLIPSIS: Final = "..."
 FIRST_OWN_LABEL: Final = 0xE000  # private use in Unicode: no letter that a user could write
 
 
+@repeated
 def einsum(
     subscripts: Any, /, *operands: Any, out: Out = None, optimize: Any = True, dtype: Any = None,
     casting: str = "same_kind", order: Order = "K", precision: Any = None, preferred_element_type: Any = None,

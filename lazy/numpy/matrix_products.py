@@ -32,6 +32,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
 from loopgrad.lazy.tensor.promotion import check_casting
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import viewed
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def in_one_dtype(
     return [cast_value(v, int64) for v in values] if were_bool else values, were_bool
 
 
+@repeated
 def matmul(
     x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind",
     precision: Any = None, preferred_element_type: Any = None,
@@ -108,6 +110,7 @@ def _batched_matmul(a: Value, b: Value) -> Value:
     return ops.matmul(broadcast_value(a, (*batch, *a.shape[-2:])), broadcast_value(b, (*batch, *b.shape[-2:])))
 
 
+@repeated
 def dot(
     x: ArrayLike, y: ArrayLike, /, out: Out = None, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:
@@ -216,6 +219,7 @@ def inner(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_ele
     return tensordot(a, b, axes=([-1], [-1]))
 
 
+@repeated
 def outer(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
     """All products of two vectors (others are raveled): shapes (m,) and (n,) give (m, n), in one promoted dtype.
 
@@ -227,6 +231,7 @@ def outer(x: ArrayLike, y: ArrayLike, /, out: Out = None) -> Tensor:
     return multiply(reshape(a, (-1 if a._value.shape[0] else 0, 1)), reshape(b, (1, b._value.shape[0])), out=out)
 
 
+@repeated
 def tensordot(
     x: ArrayLike, y: ArrayLike, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2, *, precision: Any = None,
     preferred_element_type: Any = None,

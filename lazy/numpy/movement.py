@@ -21,6 +21,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cas
 from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
 from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
 from loopgrad.lazy.tensor.promotion import as_dtype, check_casting, promote_all, promote_arrays
+from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 from loopgrad.lazy.tensor.storage import as_array, by_rows, is_number, needs_copy, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Flipped, Reshaped, Stretched, Transposed
 
@@ -37,6 +38,7 @@ PUBLIC_LINALG: Final = "matrix_transpose"
 # ---- shape
 
 
+@repeated_view
 def reshape(x: ArrayLike, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape, of which one extent may be -1 (what is left).
 
@@ -88,6 +90,7 @@ def _by_columns(op: str, order: str) -> bool:
     return order == "F"
 
 
+@repeated_view
 def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
     """All elements in one dimension, row by row (`order="C"`) or column by column ("F"): a view where they lie so.
 
@@ -102,6 +105,7 @@ def ravel(x: ArrayLike, /, order: str = "C") -> Tensor:
     return reshape(t, (prod(t._value.shape),), copy=None if by_rows(t) else True)
 
 
+@repeated_view
 def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
     """Add axes of extent 1 at the given positions of the result: a view.
 
@@ -115,6 +119,7 @@ def expand_dims(x: ArrayLike, /, axis: int | Sequence[int] = 0) -> Tensor:
     return reshape(t, tuple([1 if d in new else next(extents) for d in range(len(t._value.shape) + count)]))
 
 
+@repeated_view
 def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """Remove axes of extent 1 (all of them where `axis` is None): a view.
 
@@ -134,6 +139,7 @@ def squeeze(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return reshape(t, tuple([n for d, n in enumerate(shape) if d not in gone]))
 
 
+@repeated_view
 def broadcast_to(x: ArrayLike, /, shape: Any) -> Tensor:
     """Repeat along new or stretched axes up to `shape`, by NumPy's rule: a read-only view.
 
@@ -176,6 +182,7 @@ def broadcast_arrays(*xs: ArrayLike) -> tuple[Tensor, ...]:
 # ---- order of axes and elements
 
 
+@repeated_view
 def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
     """Result axis j is axis axes[j]: a view. Raises ShapeError unless `axes` names each axis once.
 
@@ -192,6 +199,7 @@ def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
     return whole(t) if value is t._value else viewed(t, Transposed(perm), value)
 
 
+@repeated_view
 def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
     """Reverse the axes, or permute them as `permute_dims` does: a view.
 
@@ -203,6 +211,7 @@ def transpose(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
     return permute_dims(t, tuple(reversed(range(len(t._value.shape)))) if axes is None else axes)
 
 
+@repeated_view
 def matrix_transpose(x: ArrayLike, /) -> Tensor:
     """Swap the last two axes: a view. Raises ShapeError for less than two.
 
@@ -215,6 +224,7 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
     return swapaxes(t, -1, -2)
 
 
+@repeated_view
 def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Tensor:
     """Exchange two axes: a view. Raises ShapeError for axes that x hasn't.
 
@@ -228,6 +238,7 @@ def swapaxes(x: ArrayLike, /, axis1: int, axis2: int) -> Tensor:
     return permute_dims(t, perm)
 
 
+@repeated_view
 def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Move axes to new positions; the others keep their order: a view.
 
@@ -249,6 +260,7 @@ def moveaxis(x: ArrayLike, /, source: int | Sequence[int], destination: int | Se
     return permute_dims(t, perm)
 
 
+@repeated_view
 def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     """Reverse the order along the given axes (all where None): a view, with x's shape and dtype.
 
@@ -264,6 +276,7 @@ def flip(x: ArrayLike, /, axis: int | Sequence[int] | None = None) -> Tensor:
     return whole(t) if value is t._value else viewed(t, Flipped(axes), value)
 
 
+@repeated
 def roll(
     x: ArrayLike, /, shift: int | Sequence[int] | np.ndarray[Any, Any],
     axis: int | Sequence[int] | np.ndarray[Any, Any] | None = None,
@@ -333,6 +346,7 @@ def _same_dtype(
     return [cast_operand(t, dtype) for t in tensors]
 
 
+@repeated
 def concat(
     xs: Sequence[ArrayLike], /, axis: int | None = 0, out: Out = None, *, dtype: Any = None,
     casting: str = "same_kind",
@@ -359,6 +373,7 @@ def concat(
     return delivered("concat", wrap(joined), out)
 
 
+@repeated
 def stack(
     xs: Sequence[ArrayLike], /, axis: int = 0, out: Out = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Tensor:
@@ -426,6 +441,7 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
     return wrap(ops.select(keep, t._value, ops.zeros_like(t._value)), t._weak)
 
 
+@repeated
 def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The lower triangle of matrices (the last two axes), 0 above diagonal `k`; shape and dtype stay.
 
@@ -438,6 +454,7 @@ def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     return _triangle(x, k, lower=True)
 
 
+@repeated
 def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The upper triangle of matrices (the last two axes), 0 below diagonal `k`; shape and dtype stay.
 

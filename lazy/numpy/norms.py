@@ -25,6 +25,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -107,6 +108,7 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") ->
     return result if keepdims else result[..., 0, 0]
 
 
+@repeated
 def norm(x: ArrayLike, ord: Any = None, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """NumPy's norm: of all elements (2-norm) where neither `ord` nor `axis` is given, else `vector_norm` for one axis
     and `matrix_norm` for two.

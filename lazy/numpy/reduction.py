@@ -61,6 +61,7 @@ from loopgrad.lazy.tensor.operands import (
 )
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype, sum_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _kept(op: str, value: Value, where: ArrayLike | None, identity: Any) -> Valu
     return emit("select", (broadcast_value(chosen, shape), value, rest))[0]
 
 
+@repeated
 def sum(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -117,6 +119,7 @@ def sum(
     return delivered("sum", result, out)
 
 
+@repeated
 def prod(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False,
     initial: ArrayLike | None = None, where: ArrayLike | None = None,
@@ -177,7 +180,7 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _EXTREMUM.format(name=name, which="smallest" if name == "min" else "largest", result=result)
-    return function
+    return repeated(function)
 
 
 def _limit(dtype: DType, name: str) -> complex:
@@ -242,6 +245,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, where:
     return sum(broadcast_to(as_mask("mean", where), shape), axis=axes, keepdims=keepdims)
 
 
+@repeated
 def mean(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
@@ -265,6 +269,7 @@ def _accumulator(dtype: DType) -> DType:
     return float32 if dtype.kind == "f" and dtype.bits == 16 else dtype
 
 
+@repeated
 def var(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -311,6 +316,7 @@ def degrees_taken(op: str, ddof: float | None, correction: float | None) -> floa
     return correction if correction is not None else ddof or 0.0
 
 
+@repeated
 def std(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -326,6 +332,7 @@ def std(
     return delivered("std", root_of_squares(var(x, axis, dtype, **how)), out)
 
 
+@repeated
 def logsumexp(
     x: ArrayLike, /, axis: Any = None, b: ArrayLike | None = None, keepdims: bool = False, return_sign: bool = False, *,
     where: ArrayLike | None = None,
@@ -404,7 +411,7 @@ def _position(op: str, which: str, result: int) -> Callable[..., Tensor]:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _POSITION.format(name=op, which=which, result=result)
-    return function
+    return repeated(function)
 
 
 argmin = _position("argmin", "smallest", 1)

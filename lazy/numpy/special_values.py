@@ -34,6 +34,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet
 from loopgrad.lazy.tensor.outputs import Out, Unary, binary, delivered, unary
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -45,6 +46,7 @@ PUBLIC: Final = "clip copysign isfinite isinf isnan nan_to_num signbit where"
 def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Tensor: ...
 @overload
 def where(condition: ArrayLike, /, *, size: int | None = None, fill_value: Any = None) -> tuple[Tensor, ...]: ...
+@repeated
 def where(
     condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /, *, size: int | None = None,
     fill_value: Any = None,
@@ -69,6 +71,7 @@ def where(
     return wrap(emit("select", chosen)[0], weak)
 
 
+@repeated
 def clip(
     x: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None, out: Out = None, *,
     a_min: ArrayLike | None = None, a_max: ArrayLike | None = None,

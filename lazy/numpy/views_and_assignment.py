@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 from sys import _getframe
+from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, wrap
 from loopgrad.lazy.tensor.operands import positions
+from loopgrad.lazy.tensor.repeated_calls import Calls
 from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
 from loopgrad.lazy.tensor.view_steps import Layout, Step, WritableStep
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _INTEGERS: Final = frozenset({int})
+_BASIC: Final = frozenset({int, slice, NoneType, EllipsisType})
 
 
 class Subscript(WritableStep):
@@ -94,6 +97,10 @@ def _ends(span: tuple[int, int | None, int]) -> tuple[int, int]:
     return start + (start - end - 1) // -step * step, start
 
 
+_SUBSCRIPTS: Final = Calls()
+_NO_OPTIONS: Final[dict[str, Any]] = {}
+
+
 def _key(index: Any) -> Any:
     """A subscript as something to compare, in which a tensor counts as its present value."""
     if type(index) is tuple:
@@ -121,12 +128,25 @@ def subscript(x: Tensor, index: Any) -> Tensor:
             if -extent <= index < extent:
                 frame = _getframe(1)
                 loc = LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(1)
-                return held(x, element_again(value, index if index >= 0 else index + extent, found, loc))
+                return held(element_again(value, index if index >= 0 else index + extent, found, loc), x._weak)
         if len(value.shape) == 1:
             return wrap(element(value, index), x._weak)
     numbers = _numbers(index)
     if numbers is not None and (again := _places_again(x, numbers)) is not None:
         return again
+    if numbers is None and AMBIENT.plain is not None and _is_basic(index):
+        return _SUBSCRIPTS.result(_taken, (x, index), _NO_OPTIONS)  # type: ignore[no-any-return]
+    return _taken(x, index)
+
+
+def _is_basic(index: Any) -> bool:
+    """Whether a subscript looks like one of numbers, slices, None and Ellipsis."""
+    return _BASIC.issuperset(map(type, index if type(index) is tuple else (index,)))
+
+
+def _taken(x: Tensor, index: Any) -> Tensor:
+    """As above, whatever the subscript is."""
+    value, numbers = x._value, _numbers(index)
     plan = plan_index(value.shape, index)
     result = read(value, plan)
     if numbers is not None and AMBIENT.plain is not None and value.scope is None:
@@ -166,7 +186,7 @@ def _places_again(x: Tensor, numbers: tuple[int, ...]) -> Tensor | None:
     loc = LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(2)
     result = places_again(value, places, found, loc)
     if not found.type.shape:
-        return held(x, result)
+        return held(result, x._weak)
     return viewed(x, Subscript(shape, numbers if len(numbers) > 1 else numbers[0]), result)
 
 

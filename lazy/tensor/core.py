@@ -28,6 +28,7 @@ from loopgrad.lazy.tensor.promotion import as_dtype, promote_arrays, scalar_dtyp
 from loopgrad.runtime.buffers import Buffer, dtype_of
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.processes import child_safe_lock
+from loopgrad.runtime.rare_collection import RARE_COLLECTION
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.storage import View
@@ -159,11 +160,11 @@ def wrap(value: Value, weak: bool = False) -> Tensor:
     return tensor
 
 
-def held(like: TensorCore, value: Noted) -> Tensor:
-    """`wrap` for a value that was noted at the top level now, as weak as another tensor."""
+def held(value: Noted, weak: bool) -> Tensor:
+    """`wrap` for a value that was noted at the top level now."""
     tensor: Tensor = _new(_concrete)
     tensor._value = value
-    tensor._weak = like._weak
+    tensor._weak = weak
     tensor._history = tensor._view = None
     value.holder = reference = weakref.ref(tensor)
     live = AMBIENT.references
@@ -367,6 +368,7 @@ def _holds_tensors(items: Sequence[Any]) -> bool:
     return any(isinstance(i, TensorCore) or (isinstance(i, list | tuple) and _holds_tensors(i)) for i in items)
 
 
+@RARE_COLLECTION
 def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
     """Nested sequences with tensors among them: stacked along a new first axis."""
     parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]

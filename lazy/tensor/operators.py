@@ -127,12 +127,20 @@ def _comparison(op: str, function: Function) -> Method:
 
     def method(self: Any, other: Any) -> Any:
         a, cls = self._value, type(other)
-        t = a.type
+        t, one = a.type, a.expression
+        live = None if one is None else AMBIENT.plain
         if cls is type(self):
             b = other._value
             if t is b.type and self._weak is other._weak and (either or t.dtype.kind != "c"):
+                if live is not None and (found := one.further.get((op, b.expression))) is not None:
+                    return _again(cls, op, (a, b), found, False, live)
                 return _wrapped(self, emit_alike(op, a, b, None), False)
         elif t.dtype.kind == "f" and (cls is float or cls is int):
+            if live is not None:
+                number = other if cls is float else float(other)
+                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
+                if (found := one.further.get((op, word))) is not None:
+                    return _again(type(self), op, (a, number), found, False, live)
             return _wrapped(self, emit_beside(op, a, other), False)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 

@@ -28,6 +28,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.operands import as_mask, joined_shape
 from loopgrad.lazy.tensor.promotion import allow_cast, can_cast, check_casting
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import write, written_to
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def unary(function: Callable[[Any], Tensor]) -> Unary:
             return function(x)
         return _computed(function, (x,), out, where, dtype, casting)
 
-    return _known_as(function, with_options)  # type: ignore[no-any-return]
+    return repeated(_known_as(function, with_options))  # type: ignore[no-any-return]
 
 
 def binary(function: Callable[[Any, Any], Tensor]) -> Binary:
@@ -157,7 +158,7 @@ def binary(function: Callable[[Any, Any], Tensor]) -> Binary:
             return function(x, y)
         return _computed(function, (x, y), out, where, dtype, casting)
 
-    return _known_as(function, with_options)  # type: ignore[no-any-return]
+    return repeated(_known_as(function, with_options))  # type: ignore[no-any-return]
 
 
 def _known_as(function: Any, with_options: Any) -> Any:

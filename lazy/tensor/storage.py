@@ -64,6 +64,11 @@ class View:
         """Whether NumPy refuses to write through such a view."""
         return any(view.step is not None and not isinstance(view.step, WritableStep) for view in _way(self))
 
+    @property
+    def in_rows(self) -> bool:
+        """Whether the elements of a root surely lie without gaps, row by row."""
+        return self._layout is None
+
     def layout(self, shape: Shape) -> Layout:
         """Where the elements of a handle with this view, which has that shape, lie."""
         if self._layout is None:
@@ -223,7 +228,7 @@ def whole(t: Tensor) -> Tensor:
 def by_rows(t: TensorCore) -> bool:
     """Whether a tensor's elements lie without gaps, row by row."""
     view = t._view
-    return view is None or (view.parent is None and view._layout is None) or view.layout(t._value.shape).by_rows()
+    return view is None or (view.parent is None and view.in_rows) or view.layout(t._value.shape).by_rows()
 
 
 def needs_copy(t: TensorCore, shape: Shape) -> bool:

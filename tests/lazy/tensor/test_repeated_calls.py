@@ -1,0 +1,190 @@
+"""Calls that come again: noted as they were, of other operands; whatever else differs is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.lazy.tensor import repeated_calls
+
+A = np.arange(12.0).reshape(3, 4) - 5.0
+B = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
+vector = np.array([0.5, -1.0, 2.0, 3.0])
+
+
+def thrice(function: Callable[..., Any], *cases: tuple[np.ndarray, ...]) -> None:
+    """Compare each of several calls in a row with NumPy's: made, noted for the next ones, and noted again."""
+    for _ in range(4):
+        for arrays in cases:
+            found = function(lg, *[lg.asarray(a) for a in arrays])
+            np.testing.assert_allclose(np.asarray(found), function(np, *arrays), rtol=1e-12, strict=True)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "where": lambda xp, x, y: xp.where(x > y, x, y),
+    "where with a number": lambda xp, x, y: xp.where(x > 0.0, y, 0.0),
+    "maximum": lambda xp, x, y: xp.maximum(x, y),
+    "product": lambda xp, x, y: xp.matmul(x, y.T),
+    "sum": lambda xp, x, y: xp.sum(x, axis=0) + xp.sum(y, axis=-2) + xp.sum(x),
+    "mean": lambda xp, x, y: xp.mean(x, axis=1, keepdims=True) - y,
+    "extremes": lambda xp, x, y: xp.max(x, axis=1) - xp.min(y, axis=1),
+    "rolled": lambda xp, x, y: xp.roll(x, 1, 0) - xp.roll(y, -1, axis=1),
+    "joined": lambda xp, x, y: xp.stack([x, y, x]) + xp.concatenate([x, y, x]).reshape(3, 3, 4),
+    "subscripts": lambda xp, x, y: x[1:, ::2] + y[:-1, 1:3] - xp.abs(x)[..., None, -1][1:],
+    "views": lambda xp, x, y: xp.reshape(x.T, (2, 6)) + xp.transpose(y).reshape(2, 6) + xp.flip(x, 1).reshape(2, 6),
+    "functions": lambda xp, x, y: xp.sin(x) + xp.exp(y) - abs(-x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_come_again_give_what_numpy_gives(name: str) -> None:
+    single = A.astype(np.float32), B.astype(np.float32)
+    thrice(CALLS[name], (A, B), (B, A), (A, A + 1.0), (A[:, ::-1].copy(), B))
+    for _ in range(4):  # another dtype in between
+        found = CALLS[name](lg, *[lg.asarray(a) for a in single])
+        np.testing.assert_allclose(np.asarray(found), CALLS[name](np, *single), rtol=1e-5)
+        thrice(CALLS[name], (A, B))
+
+
+def test_one_tensor_for_two_operands_and_two_tensors_for_one() -> None:
+    for _ in range(4):
+        x, y = lg.asarray(A), lg.asarray(B)
+        mask = x > y
+        np.testing.assert_array_equal(lg.where(mask, x, x), A)
+        np.testing.assert_array_equal(lg.where(mask, x, y), np.where(A > B, A, B))
+        np.testing.assert_array_equal(lg.where(mask, y, x), np.where(A > B, B, A))
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_numbers_are_told_apart(zero: float) -> None:
+    for _ in range(4):
+        for number in (zero, -zero, 0, False, 1, True, 1.0, 2.5):
+            found, expected = lg.maximum(lg.asarray(vector), number), np.maximum(vector, number)
+            assert found.dtype == lg.float64
+            np.testing.assert_array_equal(found, expected)
+            chosen = np.asarray(lg.where(lg.asarray(vector) > 5.0, lg.asarray(vector), number))
+            np.testing.assert_array_equal(np.signbit(chosen), np.signbit(np.where(vector > 5.0, vector, number)))
+
+
+def test_settings_are_looked_at() -> None:
+    for _ in range(4):
+        whole = lg.asarray([1, 2, 4])
+        assert lg.mean(whole).dtype == lg.float64
+        with lg.options(check_indices=True):
+            assert lg.mean(whole).dtype == lg.float64
+        lg.set_default_dtype(lg.float32)
+        try:
+            assert lg.mean(whole).dtype == lg.float32
+            assert lg.sin(whole).dtype == lg.float32
+        finally:
+            lg.set_default_dtype(lg.float64)
+
+
+def test_out_is_written_to_each_time() -> None:
+    for k in range(4):
+        x, target = lg.asarray(vector + k), lg.zeros(4)
+        alias = target[:]
+        assert lg.add(x, x, out=target) is target
+        assert lg.sum(lg.stack([x, x]), 0, out=target) is target
+        np.testing.assert_array_equal(alias, 2.0 * (vector + k))
+
+
+def test_views_share_memory_each_time() -> None:
+    for k in range(5):
+        x = lg.asarray(A)
+        row, turned, flat = x[1:, 1], x.T, lg.reshape(x, (12,))
+        row[...] = float(k)
+        assert float(turned[1, 2]) == float(flat[9]) == k
+        turned[0, 0] = -float(k)
+        assert float(x[0, 0]) == -k
+        copy = lg.reshape(x.T, (12,))  # which isn't in rows
+        copy[...] = 100.0
+        assert float(x[0, 0]) == -k
+        wide = lg.expand_dims(x, 0)
+        wide[...] = 7.0
+        assert float(flat[0]) == 7.0
+        lg.einsum("ij->ji", x)[0, 1] = 9.0
+        assert float(x[1, 0]) == 9.0
+        narrow = lg.expand_dims(x[:, 1], 0)
+        narrow[...] = 8.0
+        assert float(x[2, 1]) == 8.0
+
+
+def test_numbers_share_no_memory_and_arrays_without_axes_do() -> None:
+    for k in range(4):
+        for number, array in ((lg.sum(lg.asarray(vector)), lg.asarray(vector)[1, ...]),):
+            for function in (lambda x: lg.reshape(x, (1,)), lambda x: x[None], lambda x: lg.expand_dims(x, 0)):
+                apart, shared = function(number), function(array)
+                apart[0], shared[0] = float(k), float(k)
+                assert float(number) == vector.sum()
+                assert float(array) == k
+
+
+def test_what_depends_on_elements_is_looked_at_each_time() -> None:
+    for k in range(4):
+        mask, shift = lg.asarray(vector > float(k) - 2.0), lg.asarray(k)
+        np.testing.assert_array_equal(lg.asarray(vector)[mask], vector[vector > float(k) - 2.0])
+        np.testing.assert_array_equal(lg.roll(lg.asarray(vector), shift), np.roll(vector, k))
+        np.testing.assert_array_equal(lg.asarray(vector)[k % 2 : lg.asarray(k)], vector[k % 2 : k])
+        (places,) = lg.where(lg.asarray(vector) > float(k))
+        np.testing.assert_array_equal(places, np.flatnonzero(vector > float(k)))
+
+
+def test_constants_of_other_numbers() -> None:
+    small = np.arange(3, dtype=np.int8)
+    for number in (1, 2, 3, 4, 300):
+        x = lg.asarray(number)  # a Python number's dtype is open
+        assert (
+            lg.where(lg.asarray(vector) > 0.0, x, lg.asarray(vector)).tolist()
+            == np.where(vector > 0.0, number, vector).tolist()
+        )
+        np.testing.assert_array_equal(lg.less(lg.asarray(small), number), small < number)
+
+
+def test_in_traces_loops_and_derivatives() -> None:
+    def loss(x: Any) -> Any:
+        return lg.sum(lg.where(x > 0.0, lg.roll(x, 1) * x[::-1], lg.maximum(x, -0.5)))
+
+    slope = lg.grad(loss)
+    expected = np.asarray(slope(lg.asarray(vector)))
+    for _ in range(4):
+        loss(lg.asarray(vector))
+        np.testing.assert_array_equal(lg.grad(loss)(lg.asarray(vector)), expected)
+        np.testing.assert_array_equal(lg.compile(lg.grad(loss))(lg.asarray(vector)), expected)
+        x = lg.asarray(vector)
+        (found,) = lg.gradients(loss(x), [x])
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_error_shows_the_line_each_time() -> None:
+    for _ in range(4):
+        with pytest.raises(lg.ShapeError, match="test_repeated_calls"):
+            lg.asarray(A) @ lg.asarray(vector[:3])
+        with pytest.raises(IndexError):
+            lg.asarray(vector)[1:, 2]
+
+
+def test_the_line_of_a_call_is_its_own() -> None:
+    def explained(x: Any) -> str:
+        return str(x._value.note[3])
+
+    lines = []
+    for _ in range(4):
+        first = lg.roll(lg.asarray(A), 1, 0)
+        second = lg.roll(lg.asarray(A), 1, 0)
+        lines.append((explained(first), explained(second)))
+    assert len(set(lines)) == 1
+    assert lines[0][0] != lines[0][1]
+    assert "test_repeated_calls" in lines[0][0]
+
+
+def test_few_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_calls, "MOST_KNOWN", 4)
+    calls = repeated_calls.Calls()
+    for k in range(40):
+        calls.result(lg.roll.__wrapped__, (lg.asarray(vector), k), {})  # type: ignore[attr-defined]
+        assert len(calls._known) <= 4
