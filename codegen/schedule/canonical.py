@@ -6,6 +6,7 @@ a value without elements                ->  const
 convolution                             ->  product of matrices, or sum of products (`convolutions`)
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
+reduce of (k, n, m) over n, m small     ->  m reductions of rows, side by side
 product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
 sums into the same elements             ->  one sum (`graph.passes.scatters`)
@@ -47,6 +48,8 @@ LONG_COLUMN: Final = 1024
 FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 SHORT_BLOCK: Final = 64
+FEW_BESIDE: Final = 3  # columns whose reductions are made side by side (8 take 3 times as long so on an H100)
+FEW_BESIDE_IN_ORDER: Final = 8  # the same for vectors of a CPU's (half the time)
 FEW_BLOCKS: Final = 4
 LIGHT: Final = 24.0  # of what one thread computes for a scatter, in units of `cost`
 MUCH: Final = 1 << 18
@@ -230,12 +233,31 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     if not leading or trailing or kept <= FEW_COLUMNS:
         return None
     before, after = shape[:first], shape[max(wide) + 1 :]
+    if prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE) and count >= LONG_ROW:
+        return [_column_by_column(node, builder, first, max(wide) + 1)]
     side = _side_by_side(count, prod(after)) if in_order else 1
     if side == 1 and _blocks(count, kept, MUCH) < 2:
         return None
     columns = builder.value("reshape", operand, shape=(*before, count, *after))
     found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH)
     return [builder.value("reshape", found, shape=type.shape)]
+
+
+def _column_by_column(node: Node, builder: GraphBuilder, first: int, end: int) -> Value:
+    """Few columns in each of many places: a reduction of rows for each, which read neighbours and, as one kernel, have
+    in common what is the same for all columns."""
+    operand, type = node.operands[0], node.results[0].type
+    assert isinstance(type, TensorType)
+    before, count, beside = operand.shape[:first], prod(operand.shape[first:end]), prod(operand.shape[end:])
+    columns = builder.value("reshape", operand, shape=(*before, count, beside))
+    found = []
+    for j in range(beside):
+        start, stop = (0,) * (first + 1) + (j,), (*before, count, j + 1)
+        column = builder.value("slice", columns, start=start, stop=stop, step=(1,) * (first + 2))
+        row = builder.value("reshape", column, shape=(*before, count))
+        total = builder.value(node.op, row, axes=(first,))
+        found.append(builder.value("reshape", total, shape=(*before, 1)))
+    return builder.value("reshape", builder.value("concat", *found, axis=first), shape=type.shape)
 
 
 def _side_by_side(count: int, width: int) -> int:

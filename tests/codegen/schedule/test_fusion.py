@@ -68,6 +68,22 @@ def test_no_array_is_stored_that_nothing_loads(check, rng):
     assert written <= read | set(program.outputs)
 
 
+@pytest.mark.parametrize("count", [64, 100])
+def test_few_columns_of_many_rows_are_reduced_by_one_kernel(check, rng, count):
+    """What is the same for all columns is computed once, and no matrix of it stored."""
+
+    def forces(x):
+        shape = (count, count, 3)
+        apart = ops.sub(ops.broadcast(x, shape, (0, 2)), ops.broadcast(x, shape, (1, 2)))
+        size = ops.sqrt(ops.add(ops.reduce_sum(ops.mul(apart, apart), (2,)), 0.1))
+        return [ops.reduce_sum(ops.div(apart, ops.broadcast_leading(size, shape)), (1,))]
+
+    program = check(forces, [TensorType((count, 3), float64)], [rng.normal(size=(count, 3))], kernels=2)
+    sums, _ = program.kernels
+    assert opcodes(sums).count("sqrt") == 1
+    assert max(slot.type.size for slot in program.slots) == 3 * count
+
+
 def test_map_and_reduction_are_one_kernel_that_reads_each_input_once(check, rng):
     program = check(stream, [VECTOR, VECTOR, SCALAR], [rng.normal(size=N), rng.normal(size=N), 2.0], kernels=1)
     (kernel,) = program.kernels
