@@ -30,13 +30,13 @@ def has_routines(graph: Graph) -> bool:
 
 def rewrite_routines(graph: Graph, routines: frozenset[str]) -> Graph:
     """`graph` without such calls. Lanes have no routines: in their regions a call is what it says."""
-    stepped = _stepped(graph)
+    outside = stepped(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if not _is_routine(node):
             return None
         name = node.attrs["name"]
-        operands = _alike(node, builder) if name in routines and builder.original in stepped else None
+        operands = _alike(node, builder) if name in routines and builder.original in outside else None
         if operands is None:
             return builder.inline(Call.of(node).function, node.operands)
         how = dict(node.attrs["routine"])
@@ -50,12 +50,12 @@ def _is_routine(node: Node) -> bool:
     return node.op == "call" and Call.of(node).kind == "routine"
 
 
-def _stepped(graph: Graph) -> set[Node]:
-    """The nodes of the graph, and of loops over whole tensors in it."""
+def stepped(graph: Graph) -> set[Node]:
+    """The nodes of the graph, and of loops over whole tensors in it: those outside of lanes."""
     found = set(graph.nodes)
     for node in graph.nodes:
         if node.regions and not Region.of(node).lanes and isinstance(Region.of(node), Loop):
-            found = found.union(*[_stepped(region) for region in Region.of(node).bodies])
+            found = found.union(*[stepped(region) for region in Region.of(node).bodies])
     return found
 
 

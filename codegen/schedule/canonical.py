@@ -2,6 +2,7 @@
 
 sum of 16-bit floats                    ->  of float32, rounded once; so with products of matrices, where a target
                                             doesn't multiply such factors (`wide_products`)
+products of parts of complex matrices   ->  one product of pairs, or sums, on GPUs (`complex_products`)
 a value without elements                ->  const
 convolution                             ->  product of matrices, or sum of products (`convolutions`)
 reduction of no elements, and the like  ->  const, or the operand
@@ -24,6 +25,7 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
+from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.deep_products import in_slices
@@ -71,6 +73,7 @@ def prepare(graph: Graph, library: frozenset[str] = frozenset(), wide_products: 
     graph = through_pipeline(graph)
     if has_routines(graph):
         graph = through_pipeline(rewrite_routines(graph, library))
+    graph = graph if wide_products else rewrite_complex_products(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))
     settled = graph if rewritten is graph else through_pipeline(rewritten)
