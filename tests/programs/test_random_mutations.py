@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 from mutation.checking import check_mutations
-from mutation.drawing import CONTROL, DTYPES, MATRIX_VIEWS, VECTOR_VIEWS, Draw, statements
+from mutation.drawing import CONTROL, DTYPES, MATRIX_VIEWS, VECTOR_VIEWS, Draw
+from nested_programs import statements
 
 WALKED = ("values", "gradient", "batched", "pushed", "twice", "pushed_twice", "afterwards", "exported")
 

@@ -5,23 +5,19 @@ A statement is ("op", slot, name, number) or a control structure whose last elem
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
+from nested_programs import Block, Drawing, Nested, Statement, statements
 
 from .operations import SLOTS, TABLES
 
-Statement = tuple[Any, ...]
-Block = tuple[Statement, ...]
 LOOPS = ("for", "trips", "while", "scan", "lanes")
 CONTROL = (*LOOPS, "cond", "switch", "batch", "checkpoint", "rule", "tangent rule", "write")
 BATCHED = ("vz", "v", "w", "z", "m", "k", "vk", "wm", "vwzmk")  # what differs between members, the rest is shared
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(Nested):
     """A program, the extent of its arrays and the seed of its inputs."""
 
     seed: int
@@ -31,30 +27,12 @@ class Mixture:
     def names(self) -> set[str]:
         return {s[2] if s[0] == "op" else s[0] for s in statements(self.block)}
 
-    def with_block(self, block: Block) -> Mixture:
-        return replace(self, block=block)
 
-
-def blocks_of(statement: Statement) -> tuple[Block, ...]:
-    return tuple(part for part in statement if isinstance(part, tuple) and part and isinstance(part[0], tuple))
-
-
-def statements(block: Block) -> Iterator[Statement]:
-    for statement in block:
-        yield statement
-        for inner in blocks_of(statement):
-            yield from statements(inner)
-
-
-class Draw:
+class Draw(Drawing):
     """Draws one program."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = np.random.default_rng([seed, 2026])
-
-    def one_of(self, options: Any) -> Any:
-        return options[int(self.random.integers(len(options)))]
+        super().__init__(seed, stream=2026)
 
     def number(self) -> float:
         return round(float(self.random.uniform(0.2, 0.9)), 2)

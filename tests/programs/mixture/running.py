@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from nested_programs import Block, Statement, statements
 
 import loopgrad as lg
 
-from .drawing import Block, Statement, statements
 from .libraries import Eager, Loopgrad
 from .operations import TABLES, State, kept
 

@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from nested_programs import statements
 
 import loopgrad as lg
 
-from .drawing import Mutations, State, floats_of, statements
+from .drawing import Mutations, State, floats_of
 from .running import LoopgradRunning, NumPyRunning
 
 REAL = ("a", "b", "c", "m", "s")

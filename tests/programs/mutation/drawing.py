@@ -14,14 +14,11 @@ A state has vectors a, b, c, a matrix m, a number s, integers k (a vector) and j
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from nested_programs import Block, Drawing, Nested, Statement
 
-Statement = tuple[Any, ...]
-Block = tuple[Statement, ...]
 State = dict[str, Any]
 
 VECTORS = ("a", "b", "c")
@@ -35,7 +32,7 @@ CONTROL = (
 
 
 @dataclass(frozen=True)
-class Mutations:
+class Mutations(Nested):
     """A program, the extent of its arrays, the dtypes of k and j, and the seed of its inputs."""
 
     seed: int
@@ -43,35 +40,16 @@ class Mutations:
     dtypes: tuple[str, str]
     block: Block
 
-    def with_block(self, block: Block) -> Mutations:
-        return replace(self, block=block)
-
-
-def blocks_of(statement: Statement) -> tuple[Block, ...]:
-    blocks = [part for part in statement if isinstance(part, tuple) and part and isinstance(part[0], tuple)]
-    return tuple(blocks)
-
-
-def statements(block: Block) -> Iterator[Statement]:
-    for statement in block:
-        yield statement
-        for inner in blocks_of(statement):
-            yield from statements(inner)
-
 
 def floats_of(s: State) -> State:
     return {n: s[n] for n in ("a", "b", "c", "m", "s")}
 
 
-class Draw:
+class Draw(Drawing):
     """Draws one program."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.random = np.random.default_rng([seed, 1998])
-
-    def one_of(self, options: Any) -> Any:
-        return options[int(self.random.integers(len(options)))]
+        super().__init__(seed, stream=1998)
 
     def number(self) -> float:
         return round(float(self.random.uniform(-0.9, 0.9)), 2)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from nested_programs import Block, Statement, statements
 
 import loopgrad as lg
 
-from .drawing import Block, Mutations, State, Statement, floats_of, statements
+from .drawing import Mutations, State, floats_of
 
 VIEWS: dict[str, Callable[[Any, Any], Any]] = {
     "tail": lambda x, j: x[1:],
