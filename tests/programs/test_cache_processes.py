@@ -76,19 +76,13 @@ def test_the_folder_belongs_to_its_owner_alone(process_device, filled):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
-DAMAGE = {
-    "emptied": lambda data: b"",
-    "truncated": lambda data: data[: len(data) // 2],
-    "trailing bytes": lambda data: data + b"extra",
-    "one bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :],
-}
-
-
 @pytest.mark.costly
-@pytest.mark.parametrize("damage", list(DAMAGE))
-def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, first, tmp_path, damage):
+def test_a_damaged_entry_is_a_miss_and_one_warning(process_device, first, tmp_path):
+    """One bit of each; tests/runtime/test_cache.py has other damage."""
     for path in entries(tmp_path):
-        path.write_bytes(DAMAGE[damage](path.read_bytes()))
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
     second = run_in(tmp_path, process_device)
     assert second.stdout.splitlines()[:2] == first
     assert "damaged" in second.stderr

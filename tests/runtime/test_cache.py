@@ -146,7 +146,7 @@ def test_a_user_there_is_not_is_survived(monkeypatch: pytest.MonkeyPatch) -> Non
         assert default_cache() is None
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "rename", "key"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "extend", "empty", "rename", "key"])
 def test_damage_is_a_miss_and_one_warning(tmp_path: Path, damage: str) -> None:
     cache = DiskCache(tmp_path)
     for name in ("a", "b"):
@@ -155,7 +155,7 @@ def test_damage_is_a_miss_and_one_warning(tmp_path: Path, damage: str) -> None:
         data = bytearray(path.read_bytes())
         if damage == "flip":
             data[len(data) // 2] ^= 1
-        path.write_bytes({"truncate": bytes(data[:-5]), "empty": b""}.get(damage, bytes(data)))
+        path.write_bytes({"truncate": data[:-5], "extend": data + b"extra", "empty": b""}.get(damage, data))
     if damage == "rename":
         first, second = entries(tmp_path)
         content = first.read_bytes()
