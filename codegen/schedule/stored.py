@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from math import prod
 
-from loopgrad.codegen.schedule.cost import CEILING, EXPENSIVE, LAUNCH, LOAD, STORE, own_cost, repeats
+from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE, NULLARY
 from loopgrad.graph.types import TensorType
 
 UNIFORM = 8.0  # lanes that share one evaluation of a scalar, roughly
+FEW_OPERATIONS = 2.0 * AGAIN
 LOOKUPS = 8.0  # a region looks a table up about this often per lane
 SAME_INDEX = frozenset({*ELEMENTWISE, "reshape"})
 
@@ -41,6 +42,7 @@ def choose_stored(partition: Partition) -> set[Value]:
     """The values that kernels write to memory."""
     stored = set(partition.must_store)
     costs = inline_costs(partition, stored)
+    numbers = set() if partition.in_order else _of_positions(partition, costs)
     readings: dict[Value, _Readings] = {}
     for node in reversed(partition.graph.nodes):
         for r in node.results:
@@ -49,13 +51,24 @@ def choose_stored(partition: Partition) -> set[Value]:
         if partition.role[node] is Role.INLINE:
             v = node.results[0]
             size, evaluations = 1.0 * prod(v.shape), readings[v].total()
-            repeated = node.op == "broadcast"  # then what it repeats is stored
-            if v not in stored and not repeated and _worth_storing(costs[v], size, evaluations):
+            kept = v not in numbers and node.op != "broadcast"  # what a broadcast repeats is stored in its place
+            if v not in stored and kept and _worth_storing(costs[v], size, evaluations):
                 stored.add(v)
             _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
         else:
             _root_readings(partition, node, readings)
     return _without_multiples(partition, stored, costs, readings)
+
+
+def _of_positions(partition: Partition, costs: dict[Value, float]) -> set[Value]:
+    """Values that are made of positions and constants in few operations, and read nothing: a GPU computes them again in
+    less time than it waits for them."""
+    found: set[Value] = set()
+    for node in partition.graph.nodes:
+        reads = partition.role[node] is not Role.INLINE or not (node.operands or node.op in NULLARY)
+        if not reads and found.issuperset(node.operands) and costs[node.results[0]] < FEW_OPERATIONS:
+            found.add(node.results[0])
+    return found
 
 
 def _without_multiples(

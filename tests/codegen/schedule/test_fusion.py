@@ -228,6 +228,16 @@ def test_what_is_repeated_is_stored_and_not_the_copies(check, rng):
     assert [slot.type.size for slot in program.slots if slot.kind == "temp"] == [N]
 
 
+@pytest.mark.parametrize("in_order", [False, True])
+def test_gpus_compute_positions_again_rather_than_store_them(in_order):
+    def halves(x):
+        place = ops.broadcast(ops.floordiv(ops.iota(TensorType((N,), int32), 0), 2), (40, N), (1,))
+        return [ops.mul(ops.gather(x, place), ops.gather(ops.neg(x), place))]
+
+    program = schedule(trace(halves, [VECTOR])[0], DEFAULT_OPTIONS, in_order=in_order)
+    assert any(slot.kind == "temp" and slot.type.dtype is int32 for slot in program.slots) == in_order
+
+
 def test_a_stencil_of_an_expensive_value_stores_it(check, rng):
     shape = (40, 50)
 
