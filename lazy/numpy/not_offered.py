@@ -228,7 +228,7 @@ _DENSE: Final = "lg.linalg.solve of the dense matrix, or a lg.scan over its rows
 LINALG_ABSENT: Final[dict[str, str]] = {
     "LinAlgWarning": "nothing warns: singular matrices give infinities or NaN",
     **dict.fromkeys(("sqrtm", "logm", "funm", "signm", "cosm", "sinm", "fractional_matrix_power"), _OF_SYMMETRIC),
-    **dict.fromkeys(("solve_banded", "solveh_banded", "tridiagonal_solve"), _DENSE),
+    **dict.fromkeys(("solve_banded", "solveh_banded"), _DENSE),
     "eigh_tridiagonal": "lg.linalg.eigh of the dense matrix",
     "solve_toeplitz": "lg.linalg.solve(lg.linalg.toeplitz(c), b)",
     "solve_circulant": "lg.fft.ifft(lg.fft.fft(b) / lg.fft.fft(c))", "triangular_solve": "lg.linalg.solve_triangular",

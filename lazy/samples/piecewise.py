@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.lazy.loops.scan import scan
 from loopgrad.lazy.numpy.creation import zeros_like
 from loopgrad.lazy.numpy.elementwise import absolute, logical_and, logical_or, remainder, sign
 from loopgrad.lazy.numpy.linalg.solving import solve
+from loopgrad.lazy.numpy.linalg.tridiagonal import eliminated
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape, stack
 from loopgrad.lazy.numpy.reduction import diff
 from loopgrad.lazy.numpy.reduction import max as largest
@@ -262,7 +262,7 @@ def CubicSpline(
     above = concat([first[1][None], h0, zeros_like(width[:1])])
     below = concat([zeros_like(width[:1]), h1, last[1][None]])
     right = concat([first[2][None], 3.0 * (h1 * chord[:-1] + h0 * chord[1:]), last[2][None]])
-    return _spline(points, values, tridiagonal_solution(below, diagonal, above, right), d, extrapolate)
+    return _spline(points, values, eliminated(below, diagonal, above, right), d, extrapolate)
 
 
 def _ends(bc_type: Any) -> list[Any]:
@@ -305,26 +305,3 @@ def _periodic_slopes(width: Tensor, chord: Tensor) -> Tensor:
     right = 3.0 * (h1.reshape(shaped) * take(chord, before, axis=0) + h0.reshape(shaped) * chord)
     slopes = solve(matrix, right.reshape((n, -1))).reshape(chord.shape)
     return concat([slopes, slopes[:1]])
-
-
-def tridiagonal_solution(below: Tensor, diagonal: Tensor, above: Tensor, right: Tensor) -> Tensor:
-    """The solution of a system by elimination without exchanges, along the first axis: each diagonal is as long as
-    there are rows, and broadcasts with the right side behind that."""
-
-    def down(carry: tuple[Tensor, Tensor], row: tuple[Tensor, ...]) -> tuple[Any, Any]:
-        c, d = carry
-        low, middle, high, r = row
-        pivot = middle - low * c
-        solved = (high / pivot, (r - low * d) / pivot)
-        return solved, solved
-
-    def up(x: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        c, d = row
-        x = d - c * x
-        return x, x
-
-    nothing = zeros_like(right[0])
-    start = (zeros_like((above[0] / diagonal[0]) * 1.0), nothing)
-    _, rows = scan(down, start, (below, diagonal, above, right))
-    solution: Tensor = scan(up, nothing, rows, reverse=True)[1]
-    return solution

@@ -41,6 +41,7 @@ from loopgrad.lazy.numpy.linalg.triangular import lu as lu
 from loopgrad.lazy.numpy.linalg.triangular import lu_factor as lu_factor
 from loopgrad.lazy.numpy.linalg.triangular import lu_solve as lu_solve
 from loopgrad.lazy.numpy.linalg.triangular import solve_triangular as solve_triangular
+from loopgrad.lazy.numpy.linalg.tridiagonal import tridiagonal_solve as tridiagonal_solve
 from loopgrad.lazy.numpy.matrix_products import cross as cross
 from loopgrad.lazy.numpy.matrix_products import matmul as matmul
 from loopgrad.lazy.numpy.matrix_products import outer as outer

@@ -344,6 +344,7 @@ LINALG: dict[str, list[Case]] = {
     "cond": [(lambda m, a, p=p: m.linalg.cond(a, p), (SQUARES,)) for p in (None, -2, 1, "fro")],
     "expm": [(lambda m, a, by=by: m.linalg.expm(by * a), (SQUARES,)) for by in (0.01, 1.0, 9.0)],
     "matrix_rank": [],
+    "tridiagonal_solve": [],  # tests/lazy/numpy/linalg/test_solving.py has its derivatives
     **{name: [] for name in PATTERNS.split()},
     "tensorsolve": [(lambda m, a, b: m.linalg.tensorsolve(a.reshape(2, 2, 4), b.reshape(2, 2)), (LARGER, X[:4]))],
     "tensorinv": [(lambda m, a: m.linalg.tensorinv(a.reshape(4, 2, 2), ind=1), (LARGER,))],

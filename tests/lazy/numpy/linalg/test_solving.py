@@ -164,3 +164,24 @@ def test_what_is_known_of_matrices(device: str, dtype: str) -> None:
         lg.linalg.solve(a, b, assume_a="nice")
     with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
         lg.eval(lg.linalg.solve(-positive, b, assume_a="pos"))
+
+
+def test_tridiagonal_systems(device: str) -> None:
+    """Batches, one right side for several matrices, slopes by all four."""
+    lower, upper = RNG.uniform(-1, 1, size=(2, 3, 6))
+    diagonal, b = RNG.uniform(2.5, 3.0, size=(3, 6)), RNG.standard_normal((6, 2))
+    dense = np.zeros((3, 6, 6))
+    for k in range(6):
+        dense[:, k, k] = diagonal[:, k]
+        dense[:, k, k - 1] += lower[:, k] if k else 0.0
+        dense[:, k, (k + 1) % 6] += upper[:, k] if k < 5 else 0.0
+    check(lg.linalg.tridiagonal_solve(lower, diagonal, upper, b), np.linalg.solve(dense, b[None]))
+
+    def value(*parts):
+        return lg.sum(lg.linalg.tridiagonal_solve(*parts) ** 2)
+
+    parts = [lg.asarray(t[..., :3] if t.ndim == 2 and t is not b else t[:3]) for t in (lower, diagonal, upper, b)]
+    lg.testing.check_grads(value, tuple(parts), order=1)
+    assert lg.linalg.tridiagonal_solve(lg.ones(0), lg.ones(0), lg.ones(0), lg.ones((0, 2))).shape == (0, 2)
+    with pytest.raises(lg.ShapeError, match="add an axis"):
+        lg.linalg.tridiagonal_solve(lg.ones(3), lg.ones(3), lg.ones(3), lg.ones(3))
