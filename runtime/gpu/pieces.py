@@ -3,7 +3,8 @@
 A stretch holds launches and calls of libraries, one after the other, in one list of commands with tables of its own,
 which later runs start again: on streams a graph. Where devices exchange memory, collectives are among them. Kernels
 whose stacks may be too small aren't: the host looks at each before it goes on, since what other processes are sent must
-be right; nor is a collective behind a kernel that may report something.
+be right; nor is a collective behind a kernel that may report something, or behind another one: a process that has other
+kernels may wait between them, before it meets the others again.
 
 The arrays of a loop rotate, so a stretch in it comes back to a few sets of addresses, and has a list for each: a graph
 with a library's calls holds the addresses that they were given.
@@ -12,7 +13,6 @@ with a library's calls holds the addresses that they were given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep, Step
@@ -90,7 +90,7 @@ def stretches(
 
     for step in steps:
         collective = exchanges and meets(step)
-        if collective and any(map(partial(_may_report, program), open_)):
+        if collective and any(meets(s) or _may_report(program, s) for s in open_):
             close()
         if collective or _is_recorded(program, step):
             open_.append(step)

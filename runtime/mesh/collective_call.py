@@ -5,7 +5,7 @@ where in it; and what it has to give, where that is short. So
 
 - an error of one process is raised by all of them, in the same call, within the time of one collective;
 - processes that run different programs are told so, instead of waiting for each other or mixing up numbers;
-- a value and its gradient by a few parameters take one message, as do all collectives between which nothing can fail.
+- a value and its gradient by a few parameters take one message.
 
 What is longer follows in a second one; memory for it is there before the first is sent, so that nothing fails between.
 What was started goes on in another thread (`background`), as a whole; whoever meets the others next waits for it.

@@ -96,11 +96,13 @@ class ProgramRecord:
 
     @cached_property
     def exchanges(self) -> bool:
-        """Launches one after the other, which have nothing to report, and collectives between them."""
+        """Launches one after the other, which have nothing to report, and a collective between them: of several, a
+        process that has other kernels may have something to report between."""
         kinds = (LaunchStep, CopyStep, MatmulStep, RoutineStep)
         silent = not any(kernel.errors or kernel.stacks or kernel.resumable for kernel in self.kernels)
         plain = all(isinstance(step, kinds) and (meets(step) or not by_host(step)) for step in self.steps)
-        return silent and plain and self.asks_host and not self.shadowed
+        alone = sum(map(meets, self.steps)) == 1
+        return silent and plain and alone and self.asks_host and not self.shadowed
 
     @cached_property
     def meets(self) -> bool:
