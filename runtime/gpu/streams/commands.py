@@ -139,7 +139,7 @@ class StreamCommands:
             last = self.build(graph, ())
             if report is not None:
                 api.add_download(graph, last, report.landing, report.address, report.words.nbytes)
-            self._executable = api.instantiate(graph)
+            self._executable = self._driver.with_room(lambda: api.instantiate(graph))
             self._reports = report
         finally:
             api.destroy_graph(graph)
@@ -212,7 +212,7 @@ class StreamCommands:
             self._again = False
             return
         try:
-            self._executable = self._api.instantiate(graph)
+            self._executable = self._driver.with_room(lambda: self._api.instantiate(graph))
         except StreamFailure:
             self._again = False
         finally:

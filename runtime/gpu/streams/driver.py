@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from loopgrad.runtime.gpu.streams.pinned import Pinned, PinnedChunk
 from loopgrad.runtime.gpu.streams.shared_words import StreamSharedWords
 from loopgrad.runtime.gpu.streams.staging import QUARTER, Staging
 from loopgrad.runtime.gpu.streams.vendor import Vendor, WorkAreas
+
+T = TypeVar("T")
 
 RECEIVED: Final = 1 << 16  # bytes that are fetched through pinned memory
 CACHE_SHARE: Final = 0.6  # of the second-level cache, for the stacks in flight
@@ -57,13 +59,12 @@ class StreamImage:
 
     def __init__(self, driver: StreamDriver, code: bytes) -> None:
         self._driver = driver
-        with driver.lock:
-            self._module = driver.api.load(code)
+        self._module = driver.with_room(lambda: driver.api.load(code))
 
     def pipeline(self, name: str, entry: str, group: int) -> Function:
-        api = self._driver.api
-        with self._driver.lock:
-            handle = api.function(self._module, entry)
+        driver, api = self._driver, self._driver.api
+        with driver.lock:
+            handle = driver.with_room(lambda: api.function(self._module, entry))  # where code is loaded when it is used
             return Function(handle, name, group, max(api.occupancy(handle, group), 1), self)
 
     def __del__(self) -> None:
@@ -141,6 +142,16 @@ class StreamDriver:
     @property
     def held(self) -> int:
         return self._data.held
+
+    def with_room(self, make: Callable[[], T]) -> T:
+        """What `make` makes in the device's memory (code, a graph): where there is no room, once more after free memory
+        has gone back to the driver."""
+        with self.lock:
+            try:
+                return make()
+            except MemoryError:
+                self._data.release()
+                return make()
 
     def take(self, size: int) -> Allocation:
         if self.lost is not None:

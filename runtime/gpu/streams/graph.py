@@ -61,7 +61,7 @@ class StreamGraph:
             try:
                 last = self._add(self._graph, items)
                 api.add_download(self._graph, last, report.landing, report.address, report.words.nbytes)
-                self._executable = api.instantiate(self._graph)
+                self._executable = driver.with_room(lambda: api.instantiate(self._graph))
             except BaseException:
                 api.destroy_graph(self._graph)
                 raise

@@ -162,6 +162,27 @@ def test_memory_goes_back_under_pressure(sim):
 
 
 @inside
+@pytest.mark.parametrize("what", ["load", "function", "instantiate"])
+def test_idle_memory_makes_room_for_code_and_graphs(sim, monkeypatch, what):
+    device = get_device("cuda:0")
+    device.put(np.ones(1 << 20))  # and nobody holds it
+    driver, held, real = device.driver, device.driver.held, getattr(device.driver.api, what)
+    refused = []
+
+    def made(*given):
+        if driver.held >= held:
+            refused.append(given)
+            raise MemoryError(what)
+        return real(*given)
+
+    monkeypatch.setattr(driver.api, what, made)
+    compiled, x = lg.compile(lambda x: lg.cumsum(lg.sin(x) + float(len(what)))), np.arange(3000.0)
+    for _ in range(4):
+        np.testing.assert_allclose(np.asarray(compiled(lg.asarray(x))), np.cumsum(np.sin(x) + len(what)), rtol=1e-12)
+    assert len(refused) == 1
+
+
+@inside
 def test_threads_share_the_stream(sim):
     compiled = lg.compile(lambda x: lg.sum(lg.sin(x) * x))
     wrong = []
