@@ -22,10 +22,11 @@ from loopgrad.codegen.targets.llvm_gpu import image
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 from loopgrad.codegen.targets.nvptx import flavour, target
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
+from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.gpu import context as runs
 from loopgrad.runtime.gpu import region_recorder
 from loopgrad.runtime.gpu.host_driven import HostDriven
-from loopgrad.runtime.gpu.streams import commands, driver
+from loopgrad.runtime.gpu.streams import driver
 
 Change = tuple[Any, str, Any]
 """An owner (a module or class), a name in it, and what it becomes."""
@@ -176,7 +177,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     # runs
     "ledger": Switch(("ragged", "call"), (NEVER_LATER,)),
     "recordings": Switch(("call", "wave", "halves"), ((runs.GpuContext, "_suited", lambda _: HostDriven), NEVER_LATER)),
-    "graphs": Switch(("small", "sphere_trace"), ((commands, "SHORT", ENDLESS),)),
+    "graphs": Switch(("small", "sphere_trace"), ((CudaApi, "graph_size", ENDLESS),)),
     "fewer_updates": Switch(("wave",), ((region_recorder, "tidy", lambda block, _: block),)),
     "widest_copies": Switch(("wave", "halves"), ((steps._Supported, "copy", _copy_by_element),)),
 }
