@@ -143,7 +143,13 @@ class Kernels:
         compile._Kernels.own = looked_at  # type: ignore[method-assign]
 
     def interesting(self, kernel: Any, fast: bool, shape: Any) -> bool:
-        """Whether it has new features, is one of the sample, or is written for whole workgroups."""
+        """Whether it has new features, is one of the sample, or is written for whole workgroups; not where it needs
+        matrix units, which most of the judges' targets lack."""
+        from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients  # late, as above
+        from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
+
+        if isinstance(shape.program, AttentionGradients | AttentionRows):
+            return False
         new = features(kernel, fast, shape)
         if new <= self.met and shape.program is None and self.random.random() >= SAMPLE:
             return False
