@@ -70,7 +70,7 @@ def test_masks_of_the_right_extent_beside_other_indices():
 
 
 def test_a_matrix_product_with_a_number_is_refused():
-    with pytest.raises(lg.ShapeError, match=r"got \(3,\) and \(\); multiply by a scalar with \*"):
+    with pytest.raises(lg.ShapeError, match=r"got \(3,\) @ \(\); multiply by a scalar with \*"):
         lg.ones(3) @ 2.0
 
 

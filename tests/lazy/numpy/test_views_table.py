@@ -97,6 +97,7 @@ NEW = (
     "m.linalg.invpascal(2)",
     "m.linalg.expm(x[:, :3])",
     "m.linalg.solve_triangular(x[:, :3], x)",
+    "m.linalg.tridiagonal_solve(x[:, 0], 9.0 + x[:, 1], x[:, 2], x)",
     "m.linalg.cho_factor(m.matmul(1.0 * x, x.T) + 9.0 * m.eye(3))[0]",
     "m.linalg.cho_solve((x[:, :3], True), x)",
     "m.linalg.lu(x)",
