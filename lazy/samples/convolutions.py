@@ -159,7 +159,8 @@ def _slid(op: str, a: Tensor, window: Tensor, sides: int, odd: int, beyond: tupl
 def correlate2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0.0
 ) -> Tensor:
-    """The correlation of two matrices: `convolve2d` of in1 with in2 (of complex numbers its conjugates) from behind.
+    """The correlation of two matrices: `convolve2d` of in1 with in2 (of complex numbers its conjugates) from behind, of
+    the same shape and dtype.
 
     >>> lg.signal.correlate2d([[1.0, 2.0]], [[0.0, 1.0]], "valid")
     Tensor([[2.]], dtype=float64)

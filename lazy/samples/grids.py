@@ -133,7 +133,7 @@ def interpn(
     points: Sequence[ArrayLike], values: ArrayLike, xi: Any, method: str = "linear", bounds_error: bool = False,
     fill_value: Any = float("nan"),
 ) -> Tensor:  # fmt: skip
-    """`RegularGridInterpolator` of the points and values, at `xi`.
+    """`RegularGridInterpolator` of the points and values, at `xi`: shapes, dtypes and errors are its own.
 
     >>> lg.interpolate.interpn(([0.0, 1.0],), lg.asarray([0.0, 4.0]), [[0.25]])
     Tensor([1.], dtype=float64)

@@ -244,7 +244,8 @@ def _of_derivatives(input: ArrayLike, sigma: Any, order: int, how: dict[str, Any
 
 
 def gaussian_laplace(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
-    """The sum of second derivatives of the array smoothed as by `gaussian_filter`, whose keywords it takes.
+    """The sum of second derivatives of the array smoothed as by `gaussian_filter`, whose keywords it takes: of its
+    shape and dtype.
 
     >>> lg.ndimage.gaussian_laplace([0.0, 1.0, 0.0, 0.0, 0.0], 0.5).round(2)
     Tensor([ 1.29, -3.15,  1.28,  0.02,  0.  ], dtype=float64)
@@ -253,7 +254,8 @@ def gaussian_laplace(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
 
 
 def gaussian_gradient_magnitude(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
-    """The length of the gradient of the array smoothed as by `gaussian_filter`, whose keywords it takes.
+    """The length of the gradient of the array smoothed as by `gaussian_filter`, whose keywords it takes: of its
+    shape and dtype.
 
     >>> lg.ndimage.gaussian_gradient_magnitude(lg.ones(4), 1.0).round(6)
     Tensor([0., 0., 0., 0.], dtype=float64)

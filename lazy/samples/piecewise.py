@@ -169,7 +169,7 @@ def _spline(x: Tensor, y: Tensor, slopes: Tensor, axis: int, extrapolate: bool |
 
 def PchipInterpolator(x: ArrayLike, y: ArrayLike, axis: int = 0, extrapolate: bool | str | None = None) -> PPoly:
     """The `PPoly` of cubics through values y at rising points x that is monotone where they are (F. Fritsch and J.
-    Butland, 1984). Arguments and errors are those of `CubicHermiteSpline`.
+    Butland, 1984). Arguments, shapes and errors are those of `CubicHermiteSpline`.
 
     >>> lg.interpolate.PchipInterpolator([0.0, 1.0, 2.0], [0.0, 1.0, 1.0])(1.5)
     Tensor(1., dtype=float64)
@@ -202,7 +202,7 @@ def Akima1DInterpolator(
 ) -> PPoly:
     """The `PPoly` of cubics whose slopes are means of those of chords, of which equal ones count more (H. Akima, 1970);
     with `method="makima"` modified, so that steps make no waves. NaN beyond the ends unless `extrapolate` says
-    otherwise. Arguments and errors are those of `CubicHermiteSpline`; ValueError for another method.
+    otherwise. Arguments, shapes and errors are those of `CubicHermiteSpline`; ValueError for another method.
 
     >>> lg.interpolate.Akima1DInterpolator([0.0, 1.0, 2.0], [0.0, 1.0, 2.0])(0.5)
     Tensor(0.5, dtype=float64)
@@ -236,7 +236,7 @@ def CubicSpline(
     `bc_type` says how it ends: "not-a-knot" (the first two pieces are one polynomial), "natural" (second derivatives
     are 0), "clamped" (first ones are), "periodic", or for each end one of the first three or (order, value) of a
     derivative. The slopes solve a tridiagonal system, in a loop over the points. Arguments and errors are those of
-    `CubicHermiteSpline`; ValueError for another `bc_type`.
+    `CubicHermiteSpline`, as are shapes and dtypes; ValueError for another `bc_type`.
 
     >>> lg.interpolate.CubicSpline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 8.0, 27.0])(1.5)
     Tensor(3.375, dtype=float64)

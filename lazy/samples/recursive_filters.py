@@ -97,7 +97,8 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayL
 
 
 def lfilter_zi(b: ArrayLike, a: ArrayLike) -> Tensor:
-    """The states with which `lfilter` answers a step of 1 by what it tends to: one less than the longer of `a` and `b`.
+    """The states with which `lfilter` answers a step of 1 by what it tends to: a vector of one less than the
+    longer of `a` and `b` has.
 
     >>> lg.signal.lfilter_zi([1.0], [1.0, -0.5])
     Tensor([1.], dtype=float64)
