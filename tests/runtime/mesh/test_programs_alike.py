@@ -11,7 +11,7 @@ import loopgrad as lg
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
 from loopgrad.runtime.session import SESSION
 from tests.runtime.mesh import random_meshes
-from tests.runtime.mesh.thread_processes import Room, ThreadCommunicator, on_threads
+from tests.runtime.mesh.thread_processes import EXCHANGING, Room, ThreadCommunicator, on_threads
 
 
 def test_programs_that_left_the_memory_of_one_process() -> None:
@@ -82,6 +82,11 @@ def test_random_programs_that_went_wrong() -> None:
     all have depend on the kernel in which a process has it, which its lanes decide."""
     for seed in (5005, 9001):
         assert random_meshes.check(seed) is None
+
+
+def test_a_process_without_lanes_meets_for_one_collective_at_a_time() -> None:
+    """It has fewer kernels than one that must look at a stack between two collectives, and met for both at once."""
+    assert random_meshes.check(1017, EXCHANGING) is None
 
 
 def _shared_by_batch(x: Any, p: Any) -> Any:

@@ -16,10 +16,13 @@ import numpy as np
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime import devices
 from loopgrad.runtime.mesh.background import Background
-from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory, Said
+from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory, Exchanged, Gathered, Said, Summed
 from loopgrad.runtime.mesh.device import MeshDevice
+from tests.runtime.mesh.library import memory
+from tests.simulator.device import SimulatorDevice
 
 LONGEST: Final = 120.0  # seconds that a thread waits for the others, who may compile on a busy machine
+EXCHANGING: Final = "exchanging"  # a simulated GPU, whose memory goes to others without the host
 NUMBERS = count()
 
 
@@ -53,6 +56,10 @@ class ThreadCommunicator:
         self.background = Background()
         self.met = 0
 
+    def exchanged(self, own: Any) -> list[Any]:
+        """What each gives."""
+        return self._room.exchanged(self.rank, own)
+
     def gather(self, message: bytes) -> Sequence[Said]:
         self.met += 1
         return self._room.exchanged(self.rank, message)
@@ -73,6 +80,47 @@ class ThreadCommunicator:
         return np.asarray(sum(self._room.exchanged(self.rank, array.copy()))).astype(array.dtype)
 
 
+class ThreadMemory:
+    """Implements `Memory`: what NCCL would put on a stream is done at once, since a simulator's work is."""
+
+    name = "threads' memory"
+
+    def __init__(self, communicator: ThreadCommunicator) -> None:
+        self._rank, self._exchanged = communicator.rank, communicator.exchanged
+
+    def gather(self, parts: Sequence[Gathered]) -> None:
+        for source, target, lengths in parts:
+            each = np.concatenate(self._exchanged(_bytes(source, lengths[self._rank])))
+            assert len(each) == sum(lengths)
+            if len(each):
+                memory(target, len(each))[:] = each
+
+    def exchange(self, parts: Sequence[Exchanged]) -> None:
+        for sent, taken in parts:
+            each = self._exchanged([(to, _bytes(address, n)) for to, address, n in sent if n])
+            queues = [[data for to, data in given if to == self._rank] for given in each]
+            for rank, address, n in taken:
+                if n:
+                    memory(address, n)[:] = queues[rank].pop(0)
+            assert not any(queues)
+
+    def sum(self, parts: Sequence[Summed]) -> None:
+        for source, target, n, dtype in parts:
+            memory(target, n, dtype.np)[:] = sum(self._exchanged(memory(source, n, dtype.np).copy()))
+
+
+def _bytes(address: int, n: int) -> Bytes:
+    return memory(address, n).copy() if n else np.empty(0, np.uint8)
+
+
+class ExchangingDevice(SimulatorDevice):
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def collectives(self, communicator: Any) -> Any:
+        return ThreadMemory(communicator)
+
+
 def on_threads(size: int, program: Callable[[Mesh], Any], inner: str = "cpu") -> list[Any]:
     """What `program` gives on each of `size` processes, for its mesh. The first error that isn't another thread's is
     raised."""
@@ -80,7 +128,8 @@ def on_threads(size: int, program: Callable[[Mesh], Any], inner: str = "cpu") ->
     number = next(NUMBERS)
     made = []
     for rank in range(size):
-        device = MeshDevice(devices.get_device(inner), ThreadCommunicator(room, rank, size))
+        own = ExchangingDevice() if inner == EXCHANGING else devices.get_device(inner)
+        device = MeshDevice(own, ThreadCommunicator(room, rank, size))
         device.name = f"mesh:{inner} {number}.{rank}"
         devices.MAKERS[device.name] = lambda device=device: device
         made.append(device.name)
