@@ -20,15 +20,15 @@ from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     LOG2E,
     WORD,
+    ScoreTile,
     Seen,
     Shapes,
     Sides,
-    factor_of,
     multiplied,
     only_seen,
     rows_of,
 )
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, MatrixCode, Sums
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,12 @@ class _Saved(NamedTuple):
     along: Val
 
 
-class _Gradients:
-    """Of one tile."""
+class _Gradients(ScoreTile):
+    """Of one tile; those that see most come first."""
 
     def __init__(self, e: Emitter, program: AttentionGradients, tile: Val) -> None:
-        self.e, self.b, self.p, self.s = e, e.b, program, program.shapes
-        self.code = c = MatrixCode(e, self.s.type)
-        order, number = c.divided(tile, self.s.count)
-        if not program.of_keys:  # tiles that see most come first
-            order = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
-        self.first = e.resize(c.op("IMul", order, program.rows), "i32")
-        self.own_first = c.plus(self.first, c.times(c.warp, SIDE))
+        super().__init__(e, program, tile, backwards=not program.of_keys)
+        self.p, c, number = program, self.code, self.number
         s, params = self.s, list(e.table.params)
         widths = (s.width, s.width, s.value_width)
         of_query, of_key = (s.queries, s.width), (s.keys, s.width)
@@ -99,7 +94,6 @@ class _Gradients:
         self.results = [rows_of(c, array, number, program.own, width) for array, width in results]
         mask = params[6 + len(made)] if s.mask is not None else None
         self.sides = Sides(c, s, number, mask, None)
-        self.early, self.factor = factor_of(c, s)
 
     def emit(self) -> None:
         c, p = self.code, self.p
@@ -197,7 +191,7 @@ class _Gradients:
         if self.early:
             scores = multiplied(c, s, scores)
         if s.mask is not None:
-            scores = [self._masked(sums, at) for sums in scores]
+            scores = [self.with_sides(sums, self._row(), at, turned=p.of_keys) for sums in scores]
         if not s.causal and p.others % p.block == 0:
             return scores
         start = c.plus(at, c.column)
@@ -215,13 +209,3 @@ class _Gradients:
                 seen = Seen(None, [self.e.select(c.test("SLessThan", x, left), x, left) for x in until])
             partly = self.b.inst("LogicalOr", "bool", partly, crossed)
         return only_seen(c, scores, partly, [seen])
-
-    def _masked(self, sums: Sums, at: Val) -> Sums:
-        c = self.code
-        first, column = self._row(), c.plus(at, c.column)
-
-        def masked(x: Val, n: int, i: int) -> Val:
-            own, other = c.plus(first, 8 * (i // 2)), c.plus(column, 8 * n + i % 2)
-            return self.sides.of(x, *((other, own) if self.p.of_keys else (own, other)))
-
-        return [[masked(x, n, i) for i, x in enumerate(eight)] for n, eight in enumerate(sums)]

@@ -18,15 +18,15 @@ from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     WORD,
+    ScoreTile,
     Seen,
     Shapes,
     Sides,
-    factor_of,
     multiplied,
     only_seen,
     rows_of,
 )
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, MatrixCode, Sums
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Sums
 
 LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one that was the largest
 
@@ -66,17 +66,13 @@ class _Scale(NamedTuple):
     base: Val
 
 
-class _Attention:
-    """Of one tile. Scores are in units of the binary logarithm once multiplied by `factor`."""
+class _Attention(ScoreTile):
+    """Of one tile; those that see most keys come first. Scores are in units of the binary logarithm once multiplied by
+    `factor`."""
 
     def __init__(self, e: Emitter, program: AttentionRows, tile: Val) -> None:
-        self.e, self.b, self.p, self.s = e, e.b, program, program.shapes
-        self.code = c = MatrixCode(e, self.s.type)
-        order, self.number = c.divided(tile, self.s.count)
-        # tiles that see most keys come first
-        turned = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
-        self.first = e.resize(c.op("IMul", turned, program.rows), "i32")
-        self.own_first = c.plus(self.first, c.op("IMul", c.warp, program.tiles * SIDE))
+        super().__init__(e, program, tile, backwards=True)
+        self.p, c = program, self.code
         s, params = self.s, list(e.table.params)
         self.query, self.key = (
             rows_of(c, array, self.number, count, s.width)
@@ -90,7 +86,6 @@ class _Attention:
         more = iter(params[5:])
         bias = next(more) if s.bias is not None else None
         self.sides = Sides(c, s, self.number, next(more) if s.mask is not None else None, bias)
-        self.early, self.factor = factor_of(c, s)
 
     def emit(self) -> None:
         c, p, s = self.code, self.p, self.s
@@ -145,7 +140,7 @@ class _Attention:
         if self.early:
             scores = multiplied(c, s, scores)
         if s.mask is not None or s.bias is not None:
-            scores = [self._with_sides(tile, sums, at) for tile, sums in enumerate(scores)]
+            scores = [self.with_sides(sums, self._row(tile), at) for tile, sums in enumerate(scores)]
         if not s.causal and s.keys % p.block == 0:
             return scores
         end, start = c.plus(at, p.block), c.plus(at, c.column)
@@ -163,17 +158,6 @@ class _Attention:
         c = self.code
         later = [c.op("ISub", c.plus(self._row(tile), 8 * half + 1), start) for half in (0, 1)]
         return [self.e.select(c.test("SLessThan", x, left), x, left) for x in later]
-
-    def _with_sides(self, tile: int, sums: Sums, at: Val) -> Sums:
-        c = self.code
-        first, column = self._row(tile), c.plus(at, c.column)
-        return [
-            [
-                self.sides.of(x, c.plus(first, 8 * (i // 2)), c.plus(column, 8 * n + i % 2))
-                for i, x in enumerate(eight)
-            ]
-            for n, eight in enumerate(sums)
-        ]  # fmt: skip
 
     def _row(self, tile: int) -> Val:
         """The number of this invocation's first query."""

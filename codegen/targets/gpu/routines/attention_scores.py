@@ -1,4 +1,5 @@
-"""Scores of attention in registers: how arguments lie, masks and biases, and which keys a query doesn't see."""
+"""Scores of attention in registers: how arguments lie, where tiles do, masks and biases, and which keys a query doesn't
+see."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, log
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import BYTES, MatrixCode, MatrixRows, Sums
 
 LOG2E: Final = 1 / log(2)
@@ -93,6 +95,51 @@ def multiplied(code: MatrixCode, shapes: Shapes, scores: Sequence[Sums]) -> list
 def rows_of(code: MatrixCode, array: Val, number: Val, count: int, width: int) -> MatrixRows:
     """Those of one of many matrices."""
     return MatrixRows(code.e.at(array, code.op("IMul", number, count * width), BYTES), count, width)
+
+
+class TiledRows(Protocol):
+    """A program of tiles of `rows` queries or keys, of which `warps` have as many each."""
+
+    @property
+    def shapes(self) -> Shapes: ...
+
+    @property
+    def warps(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def row_blocks(self) -> int: ...
+
+
+class ScoreTile:
+    """One tile, of attention `number`, from row `first` on, and this warp's rows from `own_first` on. `backwards`: the
+    last tile of an attention comes first."""
+
+    sides: Sides
+
+    def __init__(self, e: Emitter, program: TiledRows, tile: Val, backwards: bool) -> None:
+        self.e, self.b, self.s = e, e.b, program.shapes
+        self.code = c = MatrixCode(e, self.s.type)
+        order, self.number = c.divided(tile, self.s.count)
+        if backwards:
+            order = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
+        self.first = e.resize(c.op("IMul", order, program.rows), "i32")
+        self.own_first = c.plus(self.first, c.times(c.warp, program.rows // program.warps))
+        self.early, self.factor = factor_of(c, self.s)
+
+    def with_sides(self, sums: Sums, row: Val, at: Val, turned: bool = False) -> Sums:
+        """Scores with mask and bias; `row`: of the first of these, `at`: of the first column, of keys or, `turned`, of
+        queries."""
+        c = self.code
+        column = c.plus(at, c.column)
+
+        def place(n: int, i: int) -> tuple[Val, Val]:
+            own, other = c.plus(row, 8 * (i // 2)), c.plus(column, 8 * n + i % 2)
+            return (other, own) if turned else (own, other)
+
+        return [[self.sides.of(x, *place(n, i)) for i, x in enumerate(eight)] for n, eight in enumerate(sums)]
 
 
 class Seen(NamedTuple):
