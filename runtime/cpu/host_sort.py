@@ -46,22 +46,30 @@ def sort(x: Array, result: Array, pool: NativePool) -> None:
     """As NumPy's stable sort along the last axis, of some elements."""
     if x.shape[-1] < BY_DIGITS[x.dtype.itemsize]:
         by_rows(_sorted_rows, x, result, pool)
-    elif (parts := _parts(x, pool)) > 1:
-        for row, target in zip(*_as_rows(x, result), strict=True):
-            pool.sorts().sort_long(row, target, parts, pool.each)
     else:
-        by_rows(pool.sorts().sort, x, result, pool)
+        sorts = pool.sorts()
+        _by_digits(sorts.sort, sorts.sort_long, x, result, pool)
 
 
 def argsort(x: Array, result: Array, pool: NativePool) -> None:
     """As NumPy's stable argsort along the last axis, of some elements; int64."""
     if not POSITIONS_BY_DIGITS[x.dtype.itemsize] <= x.shape[-1] <= MOST:
         by_rows(_order_of_rows, x, result, pool)
-    elif (parts := _parts(x, pool)) > 1:
-        for row, target in zip(*_as_rows(x, result), strict=True):
-            pool.sorts().argsort_long(row, target, parts, pool.each)
     else:
-        by_rows(pool.sorts().argsort, x, result, pool)
+        sorts = pool.sorts()
+        _by_digits(sorts.argsort, sorts.argsort_long, x, result, pool)
+
+
+def _by_digits(
+    each: Callable[[Array, Array], None], long: Callable[..., None], x: Array, result: Array, pool: NativePool
+) -> None:
+    """Rows by threads, or, where these are long and few, one after the other, each in parts by threads."""
+    parts = _parts(x, pool)
+    if parts > 1:
+        for row, target in zip(*_as_rows(x, result), strict=True):
+            long(row, target, parts, pool.each)
+    else:
+        by_rows(each, x, result, pool)
 
 
 def select(x: Array, places: Sequence[int], result: Array, pool: NativePool) -> None:
