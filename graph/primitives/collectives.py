@@ -91,10 +91,6 @@ class Engine(Protocol):
         """Until all processes are at the collective of these attrs; raises what one of them has failed with."""
         ...
 
-    def meet_once(self, collectives: Sequence[Attrs]) -> None:
-        """As `meet`, for all of these, the only ones of a program: nothing can fail between them."""
-        ...
-
     def move(
         self, name: str, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:

@@ -83,7 +83,6 @@ class HostDriven(StepWalk):
             else:
                 self.step(part)
 
-
     def release(self) -> None:
         self._retired.clear()
         for stack in self._stacks:

@@ -1,9 +1,9 @@
-"""Programs of a mesh without loops and branches, whose devices exchange memory: one list of commands, in which a
-collective is a library's call.
+"""Programs of a mesh with one collective and without loops and branches, whose devices exchange memory: one list of
+commands, in which the collective is a library's call.
 
-A call starts with one message for all its collectives, which brings errors: nothing can fail between them, since
-kernels that may report something are in no such program. What was recorded is then started as a whole, on streams as a
-graph. So it is in the first call, too: what one process still has, another one may have forgotten.
+A call starts with the collective's message, which brings errors: nothing can fail before it is started, since kernels
+that may report something are in no such program. What was recorded is then started as a whole, on streams as a graph.
+So it is in the first call, too: what one process still has, another one may have forgotten.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class RecordedExchange:
         self._recorder.repeat()
 
     def _meet(self) -> None:
-        ENGINE.get().meet_once(self._met)
+        for attrs in self._met:
+            ENGINE.get().meet(attrs)
 
     def release(self) -> None:
         """Commands hold no memory of the run."""

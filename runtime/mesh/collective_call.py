@@ -204,10 +204,6 @@ class CollectiveCall:
         self._met(attrs=attrs)
         self._done(attrs)
 
-    def meet_once(self, collectives: Sequence[Any]) -> None:
-        self._met(attrs=collectives[0])
-        self._done(collectives[-1])
-
     def move(
         self, name: str, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
