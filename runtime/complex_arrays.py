@@ -1,7 +1,7 @@
 """Programs that take or give complex arrays, on devices that know reals only.
 
-`compiled` hands a device the graph of pairs (`graph.complex_pairs`) and puts the executable in a wrapper that
-shows complex arrays to callers: the memory is the same, only its type is another one.
+`compiled` hands a device the graph of pairs (`graph.complex_pairs`) and has the executable show complex arrays to
+callers, or a wrapper around it where it can't: the memory is the same, only its type is another one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def compiled(device: Device, graph: Graph, options: Options) -> Executable:
     inputs, outputs = _tensors(graph.input_types), _tensors(graph.output_types)
     if inputs == executable.input_types and outputs == executable.output_types:
         return executable
-    return ComplexExecutable(executable, inputs, outputs)
+    return executable.showing(inputs, outputs) or ComplexExecutable(executable, inputs, outputs)
 
 
 def direct(device: Device, graph: Graph, options: Options) -> DirectProgram | None:

@@ -24,6 +24,11 @@ class Executable(ABC):
         """The outputs for these inputs. Raises the errors of `graph.errors`, MemoryError, and
         whatever a host call raises; after any of them the next call works."""
 
+    def showing(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> Executable | None:
+        """This executable, whose callers from now on see its memory as arrays of these types, each of as many bytes as
+        before; None where buffers must be those of the program itself."""
+        return None
+
     def expect(self, buffers: Sequence[Buffer]) -> None:
         """What `plan` and `text` are asked about next: a call with these inputs."""
         check_inputs(self.input_types, buffers, self.device)

@@ -49,6 +49,7 @@ class CallContext:
         self.refused: tuple[int, int] | None = None
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
+        self._bindable = [self._words_of(step) if is_bindable(step) else None for step in program.host_calls]
         self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
         self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
@@ -124,27 +125,35 @@ class CallContext:
 
     def host_call(self, number: int) -> int:
         """Run one library call on the slots' memory; 1 where it raised."""
-        step = self.program.host_calls[number]
         try:
-            if is_bindable(step):
-                self._bound_call(number, step)()
-            else:
-                call(step, self.slot_array, self.pool)
+            places = self._bindable[number]
+            if places is None:
+                call(self.program.host_calls[number], self.slot_array, self.pool)
+                return 0
+            words, (given, result) = self.words, places
+            key = number, words[given], words[result]
+            bound_call = self._bound.get(key)
+            if bound_call is None:
+                bound_call = self._bind(key)
+            bound_call()
         except BaseException as error:
             self.raised = error
             return 1
         return 0
 
-    def _bound_call(self, number: int, step: RoutineStep) -> Callable[[], object]:
+    def _words_of(self, step: RoutineStep) -> tuple[int, int]:
+        """Where the addresses of its operand and its result are."""
+        (given,), (result,), slots = step.inputs, step.outputs, self.program.layout.slots
+        return slots + given, slots + result
+
+    def _bind(self, key: tuple[int, int, int]) -> Callable[[], object]:
         """What does a library call on the addresses that its slots have now: memory comes back soon, so it is kept."""
-        words, slots = self.words, self.program.layout.slots
-        key = (number, *[words[slots + slot] for slot in (*step.inputs, *step.outputs)])
-        kept = self._bound.get(key)
-        if kept is None:
-            if len(self._bound) >= MOST_BOUND:
-                self._bound.clear()
-            kept = self._bound[key] = bound(step, self.slot_array, self.pool)
-        return kept
+        if len(self._bound) >= MOST_BOUND:
+            self._bound.clear()
+        step = self.program.host_calls[key[0]]
+        assert isinstance(step, RoutineStep), step
+        found = self._bound[key] = bound(step, self.slot_array, self.pool)
+        return found
 
     def raise_signal(self) -> None:
         """Raise what a signal handler raised while native code polled."""

@@ -7,7 +7,7 @@ time and the others compute serially, with equal results.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -56,8 +56,6 @@ class CpuExecutable(Executable):
         forced_capacity: int | None = None,
     ) -> None:
         self.program = program
-        self.input_types = equal_as_one(program.slots[slot].type for slot in program.inputs)
-        self.output_types = tuple(program.slots[slot].type for slot in program.outputs)
         self._code = Code(code, (ENTRY, TABLE) if program.table else (ENTRY,))
         if program.table:
             words = (ctypes.c_uint64 * len(program.table))(*program.table)
@@ -73,13 +71,29 @@ class CpuExecutable(Executable):
         self._contexts: Alive[CallContext] = Alive()
         self._free: list[CallContext] = []
         self._input_words = tuple(program.layout.word(slot) for slot in program.inputs)
+        types = [[program.slots[slot].type for slot in slots] for slots in (program.inputs, program.outputs)]
+        self._set_types(*types)
+        ALIVE.add(self)
+
+    def _set_types(self, inputs: Iterable[TensorType], outputs: Iterable[TensorType]) -> None:
+        """What buffers are, of which the program knows only where their memory is."""
+        program = self.program
+        self.input_types = equal_as_one(inputs)
+        self.output_types = tuple(outputs)
         self._input_places = tuple(zip(self._input_words, self.input_types, strict=True))
-        made = [slot for slot in dict.fromkeys(program.outputs) if program.slots[slot].kind == "output"]
-        self._made = tuple((RECYCLER.spares(program.slots[slot].type), program.layout.word(slot)) for slot in made)
+        made: dict[int, TensorType] = {}
+        for slot, type in zip(program.outputs, self.output_types, strict=True):
+            if program.slots[slot].kind == "output":
+                made.setdefault(slot, type)
+        self._made = tuple([(RECYCLER.spares(type), program.layout.word(slot)) for slot, type in made.items()])
         self._fixed = {slot: self._fixed_output(slot) for slot in set(program.outputs) - set(made)}
         self._plain = tuple(made) == program.outputs
-        ALIVE.add(self)
-        self._order = tuple(made.index(slot) if slot in made else -1 for slot in program.outputs)
+        places = {slot: place for place, slot in enumerate(made)}
+        self._order = tuple([places.get(slot, -1) for slot in program.outputs])
+
+    def showing(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> CpuExecutable:
+        self._set_types(inputs, outputs)
+        return self
 
     def _fixed_output(self, slot: int) -> Buffer | int:
         """An output that isn't computed: the position of an input, or a constant's buffer."""
@@ -180,12 +194,10 @@ class CpuExecutable(Executable):
         if self._plain:
             return list(made)
         results = []
-        for slot, position in zip(self.program.outputs, self._order, strict=True):
-            if position >= 0:
-                results.append(made[position])
-                continue
-            fixed = self._fixed[slot]
-            results.append(fixed if isinstance(fixed, Buffer) else inputs[fixed])
+        for slot, position, type in zip(self.program.outputs, self._order, self.output_types, strict=True):
+            fixed = made[position] if position >= 0 else self._fixed[slot]
+            buffer = fixed if isinstance(fixed, Buffer) else inputs[fixed]
+            results.append(buffer if buffer.type == type else buffer.retyped(type))
         return results
 
     @property

@@ -219,6 +219,17 @@ def test_reductions_and_products_as_numpy(device: str, dtype: str) -> None:
         np.testing.assert_allclose(got, expected, tolerance, tolerance, err_msg=str(number))
 
 
+def test_results_that_nobody_computes(device: str) -> None:
+    """Complex arguments and constants among the results, called and replayed."""
+    moved = lg.compile(lambda z, x: (z, lg.asarray([1j, 2.0]), x, z + x, z), device=device)
+    replay = moved.capture(Z, Z.real)
+    for z in (Z, 2j * Z):
+        for results in (moved(z, z.real), replay.replay(z, z.real)):
+            for got, expected in zip(results, (z, np.array([1j, 2.0]), z.real, z + z.real, z), strict=True):
+                assert got.dtype == expected.dtype
+                np.testing.assert_array_equal(got, expected)
+
+
 def test_what_has_no_meaning_is_refused() -> None:
     """No function is made up."""
     z = lg.asarray([1j, 2.0])
