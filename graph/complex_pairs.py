@@ -32,6 +32,14 @@ MOVED: Final[dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "reshape": lambda attrs: {"shape": (*attrs["shape"], PAIR)},
     "transpose": lambda attrs: {"perm": (*attrs["perm"], len(attrs["perm"]))},
     "alias": dict,
+    "concat": dict,
+    "flip": dict,
+    "slice": lambda attrs: {
+        "start": (*attrs["start"], 0),
+        "stop": (*attrs["stop"], PAIR),
+        "step": (*attrs["step"], 1),
+    },
+    "pad": lambda attrs: {"low": (*attrs["low"], 0), "high": (*attrs["high"], 0)},
 }  # the attributes with which pairs that lie together move as the numbers do
 
 
@@ -142,10 +150,16 @@ class _Splitter:
 
     def moved(self, node: Node) -> None:
         """Pairs that lie together move together: whoever wants the parts of the result doesn't read these."""
-        (z,) = node.operands
-        if z not in self.whole:
-            return
-        self.whole[node.results[0]] = self.builder.value(node.op, self.whole[z], **MOVED[node.op](node.attrs))
+        given = [self.either_part(v) if v.shape == () else self.whole.get(v) for v in node.operands]
+        pairs = [v for v in given if v is not None]
+        if len(pairs) == len(given):
+            (self.whole[node.results[0]],) = self.builder.emit(node.op, pairs, MOVED[node.op](node.attrs))
+
+    def either_part(self, number: Value) -> Value | None:
+        """Of a constant whose parts are alike, as of zeros around an array."""
+        parts = self.env[number]
+        found = [v.node.attrs["value"] for v in parts if v.node is not None and v.node.op == "const"]
+        return parts[0] if len(found) == len(parts) and len({*map(repr, found)}) == 1 else None
 
     def routine(self, node: Node) -> Sequence[Parts]:
         """One that takes complex numbers as pairs."""

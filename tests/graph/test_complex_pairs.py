@@ -35,6 +35,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda z: lg.fori_loop(0, 2, lambda _, v: lg.fft.fft(v).T.reshape(2, 3), z),
     lambda z: lg.asin(z) + lg.asin(z * 2) * lg.acosh(lg.asin(z)) + lg.power(z, z) * lg.power(z, z + 1),
     lambda z: lg.vmap(lambda v: lg.fori_loop(0, 2, lambda _, u: lg.acos(u) + lg.acos(u - 1), v))(z),
+    lambda z: lg.pad(lg.flip(z)[:, ::2], ((1, 0), (0, 2)), constant_values=1j) + lg.pad(z, ((0, 1), (0, 1))),
 ]
 
 
@@ -60,6 +61,18 @@ def test_the_same_results(program: Callable[[Any], Any]) -> None:
 
 def _pairs(array: Any) -> Any:
     return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
+
+
+@pytest.mark.parametrize("move", [
+    lambda z: z[:, 1:], lambda z: lg.flip(z), lambda z: lg.pad(z, ((0, 1), (0, 2))), lambda z: lg.concat([z, z.T.T])
+], ids=["slice", "flip", "pad", "concat"])  # fmt: skip
+def test_numbers_that_only_move_are_read_side_by_side(move: Callable[[Any], Any]) -> None:
+    """What is made of pairs that lie together isn't put together of parts."""
+    graph, _ = trace(lambda z: (move(wrap(z))._value,), [TensorType(Z.shape, complex128)])
+    node = in_pairs(graph).outputs[0].node
+    assert node is not None
+    assert node.op == graph.outputs[0].node.op  # type: ignore[union-attr]
+    assert node.operands[0].shape[-1] == 2
 
 
 def test_real_graphs_stay_as_they_are() -> None:
