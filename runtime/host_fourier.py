@@ -8,7 +8,7 @@ as a core has near. The shape alone says what the parts are, so no bit depends o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby, pairwise
 from math import prod
@@ -26,8 +26,10 @@ Each = Callable[[int, Callable[[int], None]], None]
 
 WORTH_A_PART: Final = 1 << 15  # numbers: a tenth of a millisecond
 MOST_PARTS: Final = 64
-MANY: Final = 16  # parts of arrays that lie one behind the other, which are enough
+MANY: Final = 8  # parts of arrays that lie one behind the other, which are enough
 VECTOR, LINE = 16, 64  # bytes of numbers of rows side by side that are transformed together, and that memory hands out
+NEAR: Final = 1 << 24  # bytes of rows that are transformed together, and of as much room, which a core has near
+BESIDE: Final = 8  # vectors of transforms, of which the last may be part empty
 KEPT: Final = 256  # plans
 SOURCE, TARGET, BETWEEN = 0, 1, 2
 
@@ -66,28 +68,37 @@ def bound(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> 
     library = pocketfft()
     plan = planned(kind, attrs, given.shape, result.shape, source.dtype.itemsize)
     arrays = given.reshape(plan.shapes[0]), result.reshape(plan.shapes[1])
-    first, *others = plan.passes
-    if not others and len(first.parts) == 1:
-        return _call(first, plan, *arrays, library)
 
-    def passes() -> None:
-        held = (*arrays, np.empty_like(arrays[0])) if first.result == BETWEEN else arrays
-        for step in plan.passes:
-            _done(step, plan, held[step.given], held[step.result], library, each)
+    def calls(*held: Array) -> list[list[Callable[[], object]]]:
+        return [_calls(step, plan, held[step.given], held[step.result], library) for step in plan.passes]
 
-    return passes
+    if plan.passes[0].result == BETWEEN:
+        return lambda: _done(calls(*arrays, np.empty_like(arrays[0])), each)
+    kept = calls(*arrays)
+    return kept[0][0] if len(kept) == len(kept[0]) == 1 else partial(_done, kept, each)
 
 
-def _done(step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft, each: Each) -> None:
-    def part(number: int) -> None:
-        place = step.parts[number]
-        to = result[place]
-        _call(step, plan, to if given is result else given[place], to, library)()
+def _done(passes: list[list[Callable[[], object]]], each: Each) -> None:
+    for calls in passes:
+        if len(calls) == 1:
+            calls[0]()
+        else:
+            each(len(calls), partial(_called, calls))
 
-    if len(step.parts) == 1:
-        part(0)
-    else:
-        each(len(step.parts), part)
+
+def _called(calls: list[Callable[[], object]], number: int) -> None:
+    calls[number]()
+
+
+def _calls(
+    step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft
+) -> list[Callable[[], object]]:
+    """Of a pass, one for each part."""
+    found = []
+    for part in step.parts:
+        to = result[part]
+        found.append(_call(step, plan, to if given is result else given[part], to, library))
+    return found
 
 
 def _call(step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft) -> Callable[[], object]:
@@ -125,20 +136,19 @@ class _Passes:
     """For a spectrum of this shape, of which half may be there."""
 
     def __init__(self, kind: str, shape: Shape, axes: tuple[int, ...], size: int) -> None:
-        self._kind, self._shape, self._axes = kind, shape, axes
-        self._together, self._line = VECTOR // size, LINE // (2 * size)
+        self._kind, self._shape, self._axes, self._size = kind, shape, axes, size
         self._wanted = max(min(prod(shape) // WORTH_A_PART, MOST_PARTS), 1)
 
     def passes(self) -> Iterator[HostPass]:
         kind, axes = self._kind, self._axes
-        arrays = self._parts(set(range(len(self._shape))) - {*axes})
+        arrays = self._parts(axes, self._others(*axes) if len(axes) == 1 else range(min(axes)))
         if len(axes) == 1 or len(arrays) >= min(self._wanted, MANY):
             yield HostPass(kind, axes, SOURCE, TARGET, arrays)
             return
-        others = sorted(axes if kind == "dft" else axes[:-1])
-        alone = next((d for d in others if self._most(d) >= self._wanted), max(others, key=self._most))
+        others, extent = sorted(axes if kind == "dft" else axes[:-1]), self._shape.__getitem__
+        alone = next((d for d in others if extent(d) >= self._wanted), max(others, key=extent))
         rest = tuple([axis for axis in axes if axis != alone])
-        slabs, columns = self._parts({alone}), self._parts(set(range(len(self._shape))) - {alone})
+        slabs, columns = self._parts(rest, self._others(*rest)), self._parts((alone,), self._others(alone))
         if kind == "hermitian_dft":
             yield HostPass("dft", (alone,), SOURCE, BETWEEN, columns)
             yield HostPass(kind, rest, BETWEEN, TARGET, slabs)
@@ -146,24 +156,33 @@ class _Passes:
             yield HostPass(kind, rest, SOURCE, TARGET, slabs)
             yield HostPass("dft", (alone,), TARGET, TARGET, columns)
 
-    def _unit(self, axis: int) -> int:
-        """Of what lies along the axis, how many aren't parted: those of one line of memory, or of one vector."""
-        extent = self._shape[axis]
-        if axis == len(self._shape) - 1:
-            return min(self._line, extent)
-        return self._together if extent >= self._together else 1
+    def _others(self, *axes: int) -> list[int]:
+        return [d for d in range(len(self._shape)) if d not in axes]
 
-    def _most(self, axis: int) -> int:
-        """Parts along the axis, at most."""
-        return -(-self._shape[axis] // self._unit(axis))
+    def _parts(self, axes: tuple[int, ...], cut: Sequence[int]) -> tuple[tuple[slice, ...], ...]:
+        """Of transforms along `axes`, cut along the first of the others that are enough."""
+        found: list[tuple[slice, ...]] = [()]
+        left = self._wanted
+        for axis in cut:
+            if left == 1:
+                break
+            extent, unit = self._shape[axis], self._unit(axis, axes)
+            most = -(-extent // unit)
+            count = min(left, most)
+            left = -(-left // count)
+            bounds = [min(most * k // count * unit, extent) for k in range(count + 1)]
+            whole = (slice(None),) * (axis - len(found[0]))
+            found = [(*part, *whole, slice(a, b)) for part in found for a, b in pairwise(bounds)]
+        return tuple(found)
 
-    def _parts(self, usable: set[int]) -> tuple[tuple[slice, ...], ...]:
-        """Along the first of these axes that has enough, or the one that has most."""
-        if self._wanted == 1 or not usable:
-            return ((),)
-        axes = sorted(usable)
-        across = next((d for d in axes if self._most(d) >= self._wanted), max(axes, key=self._most))
-        count, unit, extent = min(self._wanted, self._most(across)), self._unit(across), self._shape[across]
-        bounds = [min(self._most(across) * k // count * unit, extent) for k in range(count + 1)]
-        before = (slice(None),) * across
-        return tuple([(*before, slice(a, b)) for a, b in pairwise(bounds)])
+    def _unit(self, axis: int, axes: tuple[int, ...]) -> int:
+        """Of what lies along the axis, how many aren't parted: those of one line of memory, or of one vector, where
+        transforms along `axes` have too few others beside them, and aren't so long that one at a time is faster."""
+        shape, size, extent = self._shape, self._size, self._shape[axis]
+        if axis == len(shape) - 1:
+            return min(LINE // (2 * size), extent)
+        together = VECTOR // size
+        longest = max([shape[d] for d in axes])
+        beside = prod(shape) // (extent * longest)
+        far = beside == 1 and 4 * size * together * longest > NEAR
+        return 1 if far or beside >= BESIDE * together or extent < together else together

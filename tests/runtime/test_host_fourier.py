@@ -98,3 +98,24 @@ def test_parts_are_whole_vectors_and_lines() -> None:
     (rows,) = host_fourier.planned("dft", attrs[1:], (64, 10007), (64, 10007), 4).passes
     assert {(part[0].stop - part[0].start) % 4 for part in rows.parts} == {0}
     assert len(rows.parts) == 16
+
+
+def test_arrays_are_parted_before_their_rows() -> None:
+    """One after the other where they are enough, else each in parts of its own; innermost ones aren't torn apart."""
+    attrs = (("axes", (1, 2)), ("norm", "none"))
+    (whole,) = host_fourier.planned("real_dft_along", attrs, (16, 480, 640), (16, 480, 321), 4).passes
+    assert [(part[0].start, part[0].stop) for part in whole.parts] == [(k, k + 1) for k in range(16)]
+    shape = (3, 500, 700)
+    rows, columns = host_fourier.planned("dft_along", attrs, shape, shape, 4).passes
+    for step in (rows, columns):
+        assert {(part[0].start, part[0].stop) for part in step.parts} == {(k, k + 1) for k in range(3)}
+    attrs = (("axes", (0, 1)), ("norm", "none"))
+    behind = host_fourier.planned("dft_along", attrs, (64, 64, 64), (64, 64, 64), 4).passes
+    assert [step.axes for step in behind] == [(1,), (0,)]
+
+
+def test_rows_that_no_core_has_near_are_transformed_one_at_a_time() -> None:
+    attrs = (("norm", "none"),)
+    for extent, size, rows in ((1 << 18, 8, 2), (1 << 19, 8, 1), (1 << 19, 4, 1)):
+        (step,) = host_fourier.planned("dft", attrs, (8, extent), (8, extent), size).passes
+        assert {part[0].stop - part[0].start for part in step.parts} == {rows}
