@@ -2,8 +2,8 @@
 
 The result is that of a stable sort, whatever is chosen here. Elements that are equal are the same but for zeros with a
 sign and NaN with bits of their own, so of all others any sort will do; NumPy's fastest is of vector code, but for
-integers of 16 bits, which it sorts by digits. Positions of few elements are sorted in integers of 64 bits, an element's
-order above, its position below.
+bytes, which it sorts by digits. Positions of few elements are sorted in integers of twice their bits or more, an
+element's order above, its position below.
 
 Where only some elements of sorted rows are read, or only the largest are wanted, rows aren't sorted: NumPy partitions
 them around those; and what isn't smaller than the k-th largest of some parts' largest elements has the k largest
@@ -32,6 +32,7 @@ BY_DIGITS: Final = {
     8: 2048,
 }  # elements of a row, by the bytes of one, that NumPy sorts slower
 POSITIONS_BY_DIGITS: Final = {1: 128, 2: 128, 4: 512, 8: 128}
+BYTES_BY_DIGITS: Final = 32  # of a row that NumPy's stable sort, which goes by digits, sorts faster than others
 WORTH_A_PART: Final = 1 << 16  # elements of a long row that a thread sorts by digits
 WORTH_THREADS: Final = 1 << 15  # elements of a thread that sorts
 TO_PARTITION: Final = 1 << 17  # of one that partitions rows
@@ -39,7 +40,6 @@ TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest
 TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they are looked through
 MOST_PLACES: Final = 4  # that cost less than a sort
 PARTS: Final = 4  # for each of the largest that are wanted
-LOW: Final = np.uint64((1 << 32) - 1)
 
 
 def sort(x: Array, result: Array, pool: NativePool) -> None:
@@ -124,7 +124,7 @@ def _parts(x: Array, pool: NativePool) -> int:
 
 
 def _sorted_rows(x: Array, result: Array) -> None:
-    by_digits = x.dtype.kind != "f" and x.dtype.itemsize <= 2
+    by_digits = x.dtype.itemsize == 1 and x.shape[-1] >= BYTES_BY_DIGITS
     result[...] = x
     result.sort(axis=-1, kind="stable" if by_digits or not _tells_all_apart(x) else None)
 
@@ -182,15 +182,18 @@ def _tells_all_apart(x: Array) -> bool:
 
 
 def _order_of_rows(x: Array, result: Array) -> None:
-    if x.dtype.itemsize != 4 and x.dtype.name != "float16":
+    size, count = x.dtype.itemsize, x.shape[-1]
+    if size == 8:
         result[...] = np.argsort(x, axis=-1, kind="stable")
         return
-    keys = result.view(np.uint64)
-    keys[...] = _ordered(x)
-    keys <<= np.uint64(32)
-    keys |= np.arange(x.shape[-1], dtype=np.uint64)
+    narrow = size <= 2 and count <= 1 << 16
+    keys = np.empty(x.shape, np.uint32) if narrow else result.view(np.uint64)
+    half = keys.dtype.type(4 * keys.dtype.itemsize)
+    keys[...] = _ordered(x.view(np.uint8) if x.dtype.kind == "b" else x)
+    keys <<= half
+    keys |= np.arange(count, dtype=keys.dtype)
     keys.sort(axis=-1)
-    keys &= LOW
+    np.bitwise_and(keys, keys.dtype.type((1 << int(half)) - 1), out=result, casting="unsafe")
 
 
 def _ordered(x: Array) -> Array:
