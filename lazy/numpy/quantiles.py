@@ -61,9 +61,10 @@ def _as_float(x: ArrayLike) -> Tensor:
     return cast(t, float_dtype(t._value.dtype))
 
 
-def _rows(x: ArrayLike, axis: Any, whole: bool) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """The reduced axes as the last one, the axes, and the shape with them kept; integers stay if `whole`."""
-    t = as_tensor(x) if whole and as_tensor(x)._value.dtype.is_integer else _as_float(x)
+def _rows(x: ArrayLike, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """The reduced axes as the last one, the axes, and the shape with them kept. Integers stay: as floats they would be
+    in the same order, and sorts of them take longer."""
+    t = as_tensor(x) if as_tensor(x)._value.dtype.is_integer else _as_float(x)
     shape = t._value.shape
     axes = normal_axes("quantile", axis, len(shape))
     moved = moveaxis(t, axes, tuple(range(-len(axes), 0)))
@@ -103,7 +104,7 @@ def _quantile(
         raise DTypeError(explained("quantile", "real numbers", given.type, "take the real part, or the median"))
     if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
         return _of_nothing(_as_float(x), axis, keepdims)
-    rows, axes, kept = _rows(x, axis, whole=method in _ELEMENTS)
+    rows, axes, kept = _rows(x, axis)
     at = cast(as_tensor(q), float_dtype(rows._value.dtype).part)
     if len(at._value.shape) > 1:
         raise ShapeError(explained("quantile", "one quantile or a vector of them", at._value.type, "ravel it"))
@@ -127,19 +128,20 @@ def _of_sorted(rows: Tensor, at: Tensor, method: str, skip_nan: bool) -> Tensor:
     ordered = sort(rows)
     missing = count_nonzero(isnan(rows), axis=-1, keepdims=True)
     present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
+    dtype = rows._value.dtype if method in _ELEMENTS else float_dtype(rows._value.dtype)
     places = _place_dtype(at._value.dtype, rows._value.shape[-1])
     count = cast(as_tensor(present), places)
     part = reshape(cast(at, places), (-1, *(1,) * len(rows._value.shape)))
     place, share = _place(method, count, part)
     last = subtract(count, 1)
-    below = _elements(ordered, clip(floor(place), 0.0, last))
+    below = cast(_elements(ordered, clip(floor(place), 0.0, last)), dtype)
     if share is None:
         result = below
     else:
-        above = _elements(ordered, clip(add(floor(place), 1.0), 0.0, last))
+        above = cast(_elements(ordered, clip(add(floor(place), 1.0), 0.0, last)), dtype)
         both = _mean_of_two if method == "middle" else _between
         share = where(less(place, 0.0), 0.0, share)
-        result = both(below, above, cast(share, rows._value.dtype))
+        result = both(below, above, cast(share, dtype))
     if not rows._value.dtype.differentiable:
         return result
     empty = less(present, 1) if skip_nan else less(0, missing)
@@ -309,7 +311,7 @@ def median(
 
 def _median_of_complex(t: Tensor, axis: Any, keepdims: bool) -> Tensor:
     """Those with a NaN are sorted last, and the last of them is the result."""
-    rows, _, kept = _rows(t, axis, whole=False)
+    rows, _, kept = _rows(t, axis)
     ordered, count = sort(rows), rows._value.shape[-1]
     low, high, last = (ordered[..., k] for k in ((count - 1) // 2, count // 2, count - 1))
     result = where(isnan(last), last, low if count % 2 else divide(add(low, high), 2))

@@ -5,9 +5,9 @@ sign and NaN with bits of their own, so of all others any sort will do; NumPy's 
 bytes, which it sorts by digits. Positions of few elements are sorted in integers of twice their bits or more, an
 element's order above, its position below.
 
-Where only some elements of sorted rows are read, or only the largest are wanted, rows aren't sorted: NumPy partitions
-them around those; and what isn't smaller than the k-th largest of some parts' largest elements has the k largest
-among it, and few others.
+Where only some elements of sorted rows are read, or only the largest are wanted, long rows aren't sorted: a sample says
+between which elements those are; and what isn't smaller than the k-th largest of some parts' largest elements has the
+k largest among it, and few others.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ POSITIONS_BY_DIGITS: Final = {1: 128, 2: 128, 4: 512, 8: 128}
 BYTES_BY_DIGITS: Final = 32  # of a row that NumPy's stable sort, which goes by digits, sorts faster than others
 WORTH_A_PART: Final = 1 << 16  # elements of a long row that a thread sorts by digits
 WORTH_THREADS: Final = 1 << 15  # elements of a thread that sorts
-TO_PARTITION: Final = 1 << 17  # of one that partitions rows
 TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest
 TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they are looked through
+TO_SAMPLE: Final = 1 << 12  # elements of a row of which a sample is sorted first
+SAMPLE: Final = 1 << 14  # elements of it at most; fewer of shorter rows,
+SPARSE: Final = 16  # which lie so far apart
+AROUND: Final = 2.0  # times the root of their number: four deviations of a median's place
 MOST_PLACES: Final = 4  # that cost less than a sort
 PARTS: Final = 4  # for each of the largest that are wanted
 
@@ -73,11 +76,12 @@ def _by_digits(
 
 
 def select(x: Array, places: Sequence[int], result: Array, pool: NativePool) -> None:
-    """Elements in an order in which those at `places` of the last axis are as in `sort`."""
-    if len(places) > MOST_PLACES:
+    """Elements of which those at `places` of the last axis are as in `sort`."""
+    looked_through = x.shape[-1] >= TO_SAMPLE and x.dtype.itemsize > 1 and x.dtype != np.float16
+    if len(places) > MOST_PLACES or not looked_through:
         sort(x, result, pool)
     else:
-        by_rows(partial(_partitioned_rows, places=places), x, result, pool, TO_PARTITION)
+        by_rows(partial(_sampled_rows, places=places), x, result, pool, TO_LOOK_THROUGH)
 
 
 def top_positions(x: Array, result: Array, pool: NativePool) -> None:
@@ -129,16 +133,35 @@ def _sorted_rows(x: Array, result: Array) -> None:
     result.sort(axis=-1, kind="stable" if by_digits or not _tells_all_apart(x) else None)
 
 
-def _partitioned_rows(x: Array, result: Array, places: Sequence[int]) -> None:
-    """What lies behind one place is partitioned around the next one: NumPy's vector code knows one place."""
-    if not _tells_all_apart(x):
-        _sorted_rows(x, result)
-        return
-    result[...] = x
-    behind = 0
-    for place in places:
-        result[:, behind:].partition(place - behind, axis=-1)
-        behind = place + 1
+def _sampled_rows(x: Array, result: Array, places: Sequence[int]) -> None:
+    """What lies between two elements of a sorted sample, around the places, is little, and sorted; where they aren't
+    found so, the row is. Floyd and Rivest, Expected time bounds for selection, 1975."""
+    step = max(x.shape[-1] // SAMPLE, SPARSE) | 1  # odd: few rows have a period that it is a multiple of
+    for row, target in zip(x, result, strict=True):
+        sample = np.sort(row[::step])
+        around = int(AROUND * len(sample) ** 0.5)
+        for place in places:
+            first, last = place // step - around, place // step + around
+            low = sample[first] if first > 0 else row.min()
+            found = _between(row, low, sample[last] if last < len(sample) else row.max(), place)
+            if found is None:
+                _sorted_rows(row[None], target[None])
+                break
+            target[place] = found
+
+
+def _between(row: Array, low: Any, high: Any, place: int) -> Any:
+    """The element at a place of the sorted row, None where it isn't one from `low` to `high`, or others that equal it
+    have other bits. However many equal these two, they aren't sorted. Comparisons leave out NaN."""
+    up_to_low, below_high = row <= low, row < high
+    first, last = (int(np.count_nonzero(among)) for among in (up_to_low, below_high))
+    if place < first:
+        found = low if place >= np.count_nonzero(row < low) else None
+    elif place >= last:
+        found = high if place < np.count_nonzero(row <= high) else None
+    else:
+        found = np.sort(row[below_high & ~up_to_low])[place - first]
+    return found if found is None or found != 0 or _tells_all_apart(row) else None
 
 
 def _largest_of_rows(x: Array, result: Array, pool: NativePool) -> None:

@@ -116,9 +116,42 @@ def test_the_largest_are_those_that_a_sort_finds(
 def test_elements_at_some_places(
     dtype: str, special: bool, places: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, pool: NativePool
 ) -> None:
-    monkeypatch.setattr(host_sort, "TO_PARTITION", 1 << 10)
+    """Of sorted rows, and of those of which a sample is sorted."""
+    monkeypatch.setattr(host_sort, "TO_LOOK_THROUGH", 1 << 10)
     x = elements(dtype, (90, 700), special)
-    given, found = x.copy(), np.empty_like(x)
+    for to_sample in (701, 700):
+        monkeypatch.setattr(host_sort, "TO_SAMPLE", to_sample)
+        check_places(x, places, pool)
+
+
+def check_places(x: np.ndarray, places: tuple[int, ...], pool: NativePool) -> None:
+    given, found = x.copy(), np.full_like(x, 77)
     host_sort.select(x, places, found, pool)
     assert found[:, places].tobytes() == np.sort(x, kind="stable")[:, places].tobytes()
     np.testing.assert_array_equal(x, given)
+
+
+def test_long_rows_are_looked_through_but_not_sorted(monkeypatch: pytest.MonkeyPatch, pool: NativePool) -> None:
+    """However many elements are equal, and whether or not a row is in order; unless the sample says nothing of it."""
+    n = 40_000
+    numbers = np.random.default_rng(1).standard_normal(n)
+    rows = [
+        numbers,
+        np.sort(numbers),
+        np.maximum(numbers, 0.0),
+        np.trunc(abs(numbers)),
+        np.zeros(n),
+        -np.arange(n) // 3.0,
+    ]
+    sorted_rows: list[int] = []
+    original = host_sort._sorted_rows
+    monkeypatch.setattr(host_sort, "_sorted_rows", lambda x, to: sorted_rows.append(len(x)) or original(x, to))
+    for row in rows:
+        check_places(row[None], (0, n // 2 - 1, n // 2, n - 1), pool)
+    assert not sorted_rows
+    step = max(n // host_sort.SAMPLE, host_sort.SPARSE) | 1
+    misleading = np.where(np.arange(n) % step == 0, numbers + 10.0, numbers)
+    for row in (misleading, np.where(numbers > 0.0, np.nan, numbers), np.where(numbers > 0.0, 0.0, -0.0)):
+        sorted_rows.clear()
+        check_places(row[None], (n // 2,), pool)
+        assert sorted_rows
