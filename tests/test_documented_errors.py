@@ -87,7 +87,7 @@ ERRORS: Final = {
         lg.linalg.svd(lg.ones(3))
         lg.linalg.svdvals(lg.ones(3))
         lg.linalg.pinv(lg.ones(3))
-        lg.linalg.lstsq(lg.ones((2, 2, 2)), lg.ones(2))
+        lg.linalg.lstsq(lg.ones(2), lg.ones(2))
         lg.linalg.cond(lg.ones(3))
         lg.linalg.cond(lg.ones((0, 3)))
         lg.linalg.cond(lg.ones((2, 3)), 1)

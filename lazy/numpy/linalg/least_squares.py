@@ -10,7 +10,7 @@ from loopgrad.graph.errors import LinAlgError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.linalg.decompositions import svd, svdvals, zeros
-from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, square
+from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, meeting, square
 from loopgrad.lazy.numpy.linalg.solving import inverse
 from loopgrad.lazy.numpy.norms import norm
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
@@ -66,38 +66,47 @@ def _ratio(op: str, a: Value, given: ArrayLike | None) -> Value:
     return broadcast_value(ops.stop_gradient(value), batch)
 
 
-def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The shortest x for which `a @ x - b` is shortest, the squared lengths of the rests, the rank and the singular
     values of `a`.
 
-    Shapes (m, n) and (m, k) give (n, k), (k,) (where m > n, else (0,)), () and (min(m, n),); a `b` of shape (m,) is one
-    column. `rcond` as for `pinv`. Unlike in NumPy, the rests are there where the rank is less than n, too. Raises
-    LinAlgError for other numbers of axes and where an `a` with infinities or NaN is evaluated, ShapeError where the
-    rows differ in number. By the pseudo-inverse.
+    Shapes (..., m, n) and (..., m, k) give (..., n, k), (..., k) (where m > n, else (..., 0)), (...,) and
+    (..., min(m, n)); leading axes broadcast as for `solve`, the last two results have those of `a`. A `b` of shape (m,)
+    is one column and gives (..., n). `rcond` as for `pinv`. Unlike in NumPy, which has no batches here, the rests are
+    there where the rank is less than n, too. Raises LinAlgError for an `a` of less than two axes, a `b` of none, and
+    where an `a` with infinities or NaN is evaluated, ShapeError where the rows differ in number. By the pseudo-inverse.
 
     >>> x, rest, rank, values = lg.linalg.lstsq(lg.asarray([[1.0], [1.0]]), lg.asarray([1.0, 3.0]))
     >>> x, rest, rank
     (Tensor([2.], dtype=float64), Tensor([2.], dtype=float64), Tensor(1, dtype=int64))
     """
     left, right = float_values("lstsq", a, b)
-    if len(left.shape) != 2 or len(right.shape) not in (1, 2):
+    if len(left.shape) < 2 or not right.shape:
         got = f"{left.type} and {right.type}"
-        raise LinAlgError(explained("lstsq", "a matrix and a matrix or vector", got, "lg.vmap takes batches"))
-    if left.shape[0] != right.shape[0]:
+        raise LinAlgError(explained("lstsq", "matrices and matrices or a vector", got, "a matrix has two axes"))
+    vector = len(right.shape) == 1
+    rows = column(right) if vector else right
+    *batch, m, n = left.shape
+    if rows.shape[-2] != m:
         fix = "b has as many rows as a"
-        raise ShapeError(explained("lstsq", f"{left.shape[0]} rows in b", f"{left.type} and {right.type}", fix))
-    rows = right if len(right.shape) == 2 else column(right)
-    m, n = left.shape
+        raise ShapeError(explained("lstsq", f"{m} rows in b", f"{left.type} and {right.type}", fix))
     ratio = _ratio("lstsq", left, rcond)
-    if is_empty(left, rows):
-        x, values = zeros((n, rows.shape[1]), left), mx.real(zeros((min(m, n),), left))
+    if is_empty(left):
+        inverses, values = zeros((*batch, n, m), left), mx.real(zeros((*batch, min(m, n)), left))
     else:
         known = refused(left, "not finite", "lstsq")
-        x, values = ops.matmul(mx.pinv(known, ratio), rows), mx.svdvals(known)
-    rest = ops.sub(rows, ops.matmul(left, x)) if m > n else zeros((0, 0), left)
-    lengths = ops.reduce_sum(mx.squared(rest), (0,))
-    shaped = x if len(right.shape) == 2 else ops.reshape(x, (n,))
+        inverses, values = mx.pinv(known, ratio), mx.svdvals(known)
+    x = ops.matmul(*meeting("lstsq", inverses, rows))
+    lengths = _squared_rests(left, x, rows) if m > n else mx.real(zeros((*x.shape[:-2], 0), left))
+    shaped = ops.reshape(x, x.shape[:-1]) if vector else x
     return wrap(shaped), wrap(lengths), wrap(_count_above(values, ratio)), wrap(values)
+
+
+def _squared_rests(a: Value, x: Value, b: Value) -> Value:
+    """The squared lengths of the columns of `a @ x - b`."""
+    reached, wanted = meeting("lstsq", ops.matmul(*meeting("lstsq", a, x)), b)
+    rest = ops.sub(wanted, reached)
+    return ops.reduce_sum(mx.squared(rest), (len(rest.shape) - 2,))
 
 
 def _count_above(values: Value, ratio: Value) -> Value:

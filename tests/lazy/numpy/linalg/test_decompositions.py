@@ -84,6 +84,26 @@ def test_special_matrices(device: str) -> None:
         assert np.isnan(found[1:]).all()
 
 
+@pytest.mark.parametrize(
+    "shapes", [((2, 3, 5, 3), (3, 5, 2)), ((4, 2, 3), (2,)), ((4, 3), (2, 4, 0)), ((0, 3, 2), (3, 1))]
+)
+def test_least_squares_of_batches(shapes: tuple[tuple[int, ...], ...]) -> None:
+    """Are those of each matrix, whose last is of less than its full rank; leading axes broadcast."""
+    a, b = (np.random.default_rng(3).standard_normal(shape) for shape in shapes)
+    a.reshape(-1, *a.shape[-2:])[-1:, :, 1] = a.reshape(-1, *a.shape[-2:])[-1:, :, 0]
+    x, rests, rank, values = map(np.asarray, lg.linalg.lstsq(lg.asarray(a), lg.asarray(b)))
+    m, n = a.shape[-2:]
+    columns = b if b.ndim > 1 else b[:, None]
+    batch = np.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
+    assert x.shape == ((*batch, n) if b.ndim == 1 else (*batch, n, columns.shape[-1]))
+    assert rests.shape == (*batch, columns.shape[-1] if m > n else 0)
+    check(x, np.linalg.pinv(a) @ b if b.ndim > 1 else (np.linalg.pinv(a) @ columns)[..., 0], 1e-10)
+    if m > n:
+        check(rests, ((a @ np.linalg.pinv(a) @ columns - columns) ** 2).sum(-2), 1e-10)
+    np.testing.assert_array_equal(rank, np.linalg.matrix_rank(a))
+    check(values, np.linalg.svd(a, compute_uv=False), 1e-10)
+
+
 @pytest.mark.costly
 def test_functions_made_of_them(device: str) -> None:
     rng = np.random.default_rng(4)

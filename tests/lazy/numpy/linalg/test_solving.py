@@ -92,7 +92,8 @@ def test_what_numpy_refuses_is_refused_where_it_is_evaluated(device: str) -> Non
     for name, function in FUNCTIONS.items():
         for which, rows in MATRICES.items():
             a = np.array(rows)
-            if not (name in {"cond", "cond 1"} and which == "no rows"):
+            batches = name == "lstsq" and a.ndim > 2  # of which NumPy's has none
+            if not batches and not (name in {"cond", "cond 1"} and which == "no rows"):
                 with np.errstate(all="ignore"):
                     expected = outcome(function, np.linalg, a)
                 assert outcome(function, lg.linalg, a) == expected, (name, which)
