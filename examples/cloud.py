@@ -155,8 +155,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=96)
     parser.add_argument("--paths", type=int, default=64)
-    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--out", type=Path, default=Path(), help="the folder of the pictures")
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     grid = lg.asarray(cloud().astype(np.float32))
     rays, rng = camera(chosen.size, chosen.paths), lg.random.default_rng(1)
 

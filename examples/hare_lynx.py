@@ -252,7 +252,7 @@ def print_result(theta, loss, steps, seconds):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--starts", type=int, default=4096)
     parser.add_argument("--iterations", type=int, default=250)
     parser.add_argument("--seed", type=int, default=0)

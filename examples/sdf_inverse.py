@@ -134,8 +134,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=96)
     parser.add_argument("--iterations", type=int, default=300)
-    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--out", type=Path, default=Path(), help="the folder of the pictures")
     chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
     began, live = time.perf_counter(), sys.stdout.isatty()
 
     def report(iteration, loss):

@@ -97,7 +97,8 @@ def _call(
 
 def _alias(what: str, x: Any, name: str, integers: bool) -> Tensor:
     if not is_dynamic(x):
-        raise GradientError(explained(what, f"{name} to hold float tensors", repr(x), "leave it out of argnums"))
+        fix = "leave it out of argnums, or mark it static: field(metadata={'static': True})"
+        raise GradientError(explained(what, f"{name} to hold float tensors", repr(x), fix))
     t = as_tensor(x)
     if not (integers or t._value.dtype.differentiable):
         fix = "convert it with .astype(lg.float64), or leave it out of argnums"

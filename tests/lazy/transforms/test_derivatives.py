@@ -227,6 +227,21 @@ def test_integers_among_arguments(device: str) -> None:
         lg.jacrev(loss)(p)
 
 
+def test_texts_in_trees_are_left_alone_where_their_field_says_so():
+    def layer(**more):
+        name = ("name", str, dataclasses.field(default="first", **more))
+        return dataclasses.make_dataclass("layer", ["w", name])(lg.asarray(3.0))
+
+    def square(a):
+        return a.w * a.w
+
+    with pytest.raises(lg.GradientError, match=r"argument 0\.name .*got 'first'.*static"):
+        lg.grad(square)(layer())
+    slope = lg.grad(square)(layer(metadata={"static": True}))
+    check(slope.w, 6.0)
+    assert slope.name == "first"
+
+
 def test_hessians_of_results_of_any_shape():
     x = lg.asarray([1.0, 2.0])
     np.testing.assert_allclose(lg.hessian(lambda x: x**3)(x), 6.0 * np.eye(2)[:, :, None] * np.diag([1.0, 2.0]))
