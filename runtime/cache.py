@@ -41,6 +41,9 @@ HEADER: Final = struct.Struct("<QQQ")
 MAC_BYTES: Final = 32
 KEPT_AFTER_SWEEP: Final = 0.8
 SHARE_OF_ROOM: Final = 8  # a process may write so much of the room that is left before it looks at all entries again
+SHARE_AT_FIRST: Final = 256
+"""A process may write up to so much of the limit before it looks for the first time, how much is drawn: most write
+little, to a folder that has room, and looking at a full one takes as long as compiling several programs."""
 
 R = TypeVar("R")
 _log = logging.getLogger("loopgrad.cache")
@@ -60,7 +63,7 @@ class DiskCache:
         self._secret: bytes | None = None
         self._usable: bool | None = None
         self._lock = child_safe_lock()
-        self._unswept = 0  # bytes that may be written before the folder is looked at
+        self._unswept = secrets.randbelow(limit // SHARE_AT_FIRST + 1)  # bytes that may be written before a look
         self._warned = False
 
     def load(self, parts: Sequence[str], kind: type[R]) -> Artifact[R] | None:
@@ -133,7 +136,6 @@ class DiskCache:
 
     def _swept(self) -> int:
         """Remove what is too much; the bytes that are left. This looks at every file, so it is done rarely."""
-        self._files.remove_abandoned()
         entries = [(f.st_mtime_ns, f.st_size, name) for name, f in self._files.files() if name.endswith(SUFFIX)]
         total = sum(size for _, size, _ in entries)
         if total <= self._limit:

@@ -1,9 +1,10 @@
 """A folder whose files nobody but this user can have written.
 
 `open` makes it (mode 0700) or looks at what is there. A folder that belongs to somebody else, that others may write
-to, or that holds a link or another user's file is refused as a whole: what was put there may be forged, and changing
-its mode afterwards wouldn't undo that. Files are opened without following links and without waiting (a pipe has no
-end), and looked at again once they are open.
+to, or that holds a link is refused as a whole, as is one in which a file is met that belongs to another user: what was
+put there may be forged, and changing its mode afterwards wouldn't undo that. Files are opened without following links
+and without waiting (a pipe has no end), and looked at again once they are open: until then names do, since a full cache
+has many files, and each process would ask the system about all of them.
 """
 
 from __future__ import annotations
@@ -42,18 +43,20 @@ class PrivateFolder:
                 raise UntrustedError(f"it belongs to user {one.st_uid}")
         if status.st_mode & _OTHERS_WRITE and os.name == "posix":
             raise UntrustedError(f"others may write to it (mode {stat.S_IMODE(status.st_mode):04o})")
-        for name, found in self.files():
-            if stat.S_ISLNK(found.st_mode) or not _ours(found):
-                kind = "a link" if stat.S_ISLNK(found.st_mode) else f"a file of user {found.st_uid}"
-                raise UntrustedError(f"{name} in it is {kind}")
-        self.remove_abandoned()
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    raise UntrustedError(f"{entry.name} in it is a link")
+                if entry.name.startswith(TEMPORARY):
+                    self._remove_abandoned(entry)
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """What is there; a link is not followed."""
+        """What is there; a link is not followed, and what killed processes have left goes."""
         with os.scandir(self.path) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # another process removes it now
-                    yield entry.name, entry.stat(follow_symlinks=False)
+                    if not entry.name.startswith(TEMPORARY) or not self._remove_abandoned(entry):
+                        yield entry.name, entry.stat(follow_symlinks=False)
 
     def read(self, name: str) -> bytes:
         """The content of a file; FileNotFoundError where there is none."""
@@ -103,12 +106,13 @@ class PrivateFolder:
         with suppress(OSError):
             os.utime(self.path / name, follow_symlinks=False)
 
-    def remove_abandoned(self) -> None:
-        """Remove files that nobody is writing any more."""
-        latest = time.time() - ABANDONED_SECONDS
-        for name, status in self.files():
-            if name.startswith(TEMPORARY) and status.st_mtime < latest:
-                self.remove(name)
+    def _remove_abandoned(self, entry: os.DirEntry[str]) -> bool:
+        """Remove a file that nobody is writing any more; whether it was one."""
+        with suppress(FileNotFoundError):
+            if entry.stat(follow_symlinks=False).st_mtime >= time.time() - ABANDONED_SECONDS:
+                return False
+        self.remove(entry.name)
+        return True
 
     def _written(self, data: bytes) -> str:
         descriptor, temporary = tempfile.mkstemp(dir=self.path, prefix=TEMPORARY)
