@@ -35,7 +35,7 @@ def documented() -> dict[str, Callable[..., Any]]:
         ("lg.Exported", lg.Exported, dir(lg.Exported)),
     ):
         for name in names:
-            value = getattr(space, name)
+            value = getattr(space, name, None)  # a class lists attributes that only say what to use instead
             if inspect.isfunction(value) and not name.startswith("_"):
                 found.setdefault(f"{prefix}.{name}", value)
     first = {id(f): name for name, f in reversed(found.items())}

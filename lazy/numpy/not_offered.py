@@ -6,7 +6,7 @@ docs/numpy.md prints these tables.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 _IN_PLACE: Final = "x[...] = v, x[i] = v or x[mask] = v write to a tensor"
 
@@ -324,3 +324,17 @@ def absent_name(where: str, name: str, table: dict[str, str]) -> str | None:
     """The text of an AttributeError for a name that isn't offered; None where nothing is known of it."""
     instead: Any = table.get(name)
     return None if instead is None else f"{where} has no attribute {name!r}; instead: {instead}"
+
+
+class AbsentAttribute:
+    """An attribute of arrays that tensors lack: who asks is told what to use instead. A `__getattr__` of the class
+    would be called for every name that isn't there, and NumPy asks each tensor for two such names before it takes its
+    elements."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, tensor: object, cls: type) -> NoReturn:
+        raise AttributeError(absent_name(cls.__name__, self._name, TENSOR_ABSENT), name=self._name, obj=tensor)

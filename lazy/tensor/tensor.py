@@ -40,7 +40,7 @@ from loopgrad.lazy.numpy.at_updates import At
 from loopgrad.lazy.numpy.constants import array_api_versions
 from loopgrad.lazy.numpy.creation import asarray, astype
 from loopgrad.lazy.numpy.flat import flat
-from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, absent_name
+from loopgrad.lazy.numpy.not_offered import TENSOR_ABSENT, AbsentAttribute
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.numpy.views_and_assignment import set_item, subscript
 from loopgrad.lazy.tensor import exchange
@@ -54,7 +54,6 @@ from loopgrad.lazy.tensor.storage import as_array, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Reinterpreted
 
 PUBLIC: Final = "Tensor"
-ASKED_BY_NUMPY: Final = frozenset({"__array_struct__", "__array_interface__"})  # of each tensor of a list, first
 
 
 class Tensor(Operators):
@@ -482,10 +481,9 @@ class Tensor(Operators):
     tobytes = text.tobytes
     tofile = text.tofile
 
-    def __getattr__(self, name: str) -> Any:
-        """NumPy's attributes that tensors lack: what to use instead."""
-        if name in ASKED_BY_NUMPY:
-            raise AttributeError(name)
-        if name in TENSOR_ABSENT:
-            raise AttributeError(absent_name("Tensor", name, TENSOR_ABSENT))
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in TENSOR_ABSENT]
+
+
+for _name in TENSOR_ABSENT:
+    setattr(Tensor, _name, AbsentAttribute(_name))
