@@ -21,10 +21,12 @@ class References(list[Any]):
 
 class Ambient(threading.local):
     """`scope`: of `graph.build`; None at the top level. `loc`: the line that all nodes get, where one was named.
-    `plain`: the references, as long as there is neither, so that what is computed belongs to the line that calls us."""
+    `plain`: the references, as long as there is neither, so that what is computed belongs to the line that calls us.
+    `looks_at_ranges`: how often it was asked between which numbers a value lies."""
 
     scope: Any = None
     loc: Location | None = None
+    looks_at_ranges: int = 0
 
     def __init__(self) -> None:
         self.references = References()

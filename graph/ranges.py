@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import Scope
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Noted, Value, noted_node
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.types import DType
@@ -71,6 +72,7 @@ class _RangeWalk:
     """One question: residues that were found on the way, each once."""
 
     def __init__(self) -> None:
+        AMBIENT.looks_at_ranges += 1
         self._known: dict[Value, Interval] = {}
 
     def bounds(self, value: Value, depth: int) -> Interval:
@@ -95,10 +97,11 @@ class _RangeWalk:
                 return scope.ranges[value]
             if value in scope.lifted:
                 return self.residues(scope.lifted[value], depth)
-        if value.node is None or value.dtype.kind == "b":
+        made_by = noted_node(value) if type(value) is Noted else value.node  # none is made that stays
+        if made_by is None or value.dtype.kind == "b":
             return None
-        rule = PRIMITIVES[value.node.op].interval
-        return None if rule is None else rule(value.node, _Deeper(self, depth + 1))
+        rule = PRIMITIVES[made_by.op].interval
+        return None if rule is None else rule(made_by, _Deeper(self, depth + 1))
 
 
 class _Deeper(NamedTuple):

@@ -32,6 +32,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, positions
 from loopgrad.lazy.tensor.promotion import promote, promote_weak, scalar_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -184,6 +185,7 @@ class AtIndex:
         return self.get(mode="clip" if how.get("mode") else None)
 
 
+@repeated
 def update(
     kind: str, x: Tensor, index: Any, values: ArrayLike, *, mode: str | None = None, indices_are_sorted: bool = False,
     unique_indices: bool = False,

@@ -14,6 +14,7 @@ from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.outputs import unary
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import viewed, whole
 from loopgrad.lazy.tensor.view_steps import ComplexPart, Zeros
 
@@ -65,6 +66,7 @@ def conj(x: ArrayLike, /) -> Tensor:
     return cast(t, int8) if t._value.dtype is bool_ else copied(t)
 
 
+@repeated
 def angle(z: ArrayLike, deg: bool = False) -> Tensor:
     """The angle from -pi to pi, in degrees where `deg`: a float in z's shape; of real numbers 0 or pi.
 
@@ -78,6 +80,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Tensor:
     return multiply(result, 180 / pi) if deg else result
 
 
+@repeated
 def iscomplex(x: ArrayLike) -> Tensor:
     """Whether an element has an imaginary part that isn't 0; bools in x's shape.
 
@@ -90,6 +93,7 @@ def iscomplex(x: ArrayLike) -> Tensor:
     return not_equal(wrap(ops.imag(t._value)), 0)
 
 
+@repeated
 def isreal(x: ArrayLike) -> Tensor:
     """Whether an element has no imaginary part, or one that is 0; bools in x's shape.
 

@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import vector_operand
 from loopgrad.lazy.tensor.promotion import promote_arrays
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -25,6 +26,7 @@ PUBLIC: Final = "conv convolve correlate"
 Padding = int | Literal["same", "valid"] | Sequence[int] | Sequence[tuple[int, int]]
 
 
+@repeated
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -130,6 +132,7 @@ def _cropped(
     return wrap(rest, x._weak), before, behind
 
 
+@repeated
 def convolve(
     x: ArrayLike, kernel: ArrayLike, /, mode: str = "full", *, precision: Any = None,
     preferred_element_type: Any = None,
@@ -165,6 +168,7 @@ def convolve(
     return cast(reshape(wrap(computed("conv", rows._value, window._value, **attrs)), (places,)), dtype)
 
 
+@repeated
 def correlate(
     x: ArrayLike, y: ArrayLike, /, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:

@@ -33,6 +33,7 @@ from loopgrad.lazy.tensor.evaluation import to_device, to_numpy
 from loopgrad.lazy.tensor.exchange import from_gpu, placed
 from loopgrad.lazy.tensor.operands import normal_shape, positions
 from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import as_array, is_number, whole
 from loopgrad.runtime.devices import get_device
 
@@ -55,6 +56,7 @@ def _check_order(order: Any) -> None:
         raise ValueError(explained("order", expected, repr(order), "leave it out"))
 
 
+@repeated
 def asarray(
     obj: Any, /, dtype: Any = None, order: Order = None, *, device: str | None = None, copy: bool | None = None
 ) -> Tensor:
@@ -138,6 +140,7 @@ def array(
     return reshape(made, (1,) * missing + made._value.shape) if missing > 0 else made
 
 
+@repeated
 def astype(x: ArrayLike, /, dtype: Any, *, copy: bool = True, device: str | None = None) -> Tensor:
     """The elements converted to `dtype`, on `device` where one is named; the shape stays.
 
@@ -181,6 +184,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return as_array(from_data(array, None, device, copy=copy is not False))
 
 
+@repeated
 def full(
     shape: Any, fill_value: ArrayLike, dtype: Any = None, order: Order = "C", *, device: str | None = None
 ) -> Tensor:
@@ -208,6 +212,7 @@ def full(
     return as_array(result if device is None else to_device(result, device))
 
 
+@repeated
 def zeros(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Zeros of `shape`, of the default float dtype unless given.
 
@@ -218,6 +223,7 @@ def zeros(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | No
     return full(shape, 0, default_dtype() if dtype is None else dtype, order, device=device)
 
 
+@repeated
 def ones(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Ones of `shape`, of the default float dtype unless given.
 
@@ -227,6 +233,7 @@ def ones(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | Non
     return full(shape, 1, default_dtype() if dtype is None else dtype, order, device=device)
 
 
+@repeated
 def empty(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | None = None) -> Tensor:
     """Zeros of `shape`, of the default float dtype unless given: no tensor has elements that aren't defined.
 
@@ -236,6 +243,7 @@ def empty(shape: Any, dtype: Any = None, order: Order = "C", *, device: str | No
     return zeros(shape, dtype, order, device=device)
 
 
+@repeated
 def full_like(
     x: ArrayLike,
     /,
@@ -256,6 +264,7 @@ def full_like(
     return full(extents, fill_value, t._value.dtype if dtype is None else dtype, order, device=device)
 
 
+@repeated
 def zeros_like(
     x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
 ) -> Tensor:
@@ -267,6 +276,7 @@ def zeros_like(
     return full_like(x, 0, dtype, order, device=device, shape=shape)
 
 
+@repeated
 def ones_like(
     x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
 ) -> Tensor:
@@ -278,6 +288,7 @@ def ones_like(
     return full_like(x, 1, dtype, order, device=device, shape=shape)
 
 
+@repeated
 def empty_like(
     x: ArrayLike, /, dtype: Any = None, order: Order = "K", *, device: str | None = None, shape: Any = None
 ) -> Tensor:
@@ -298,6 +309,7 @@ def _known_bound(bound: Any) -> Any:
     return to_numpy(bound, "arange").item()
 
 
+@repeated
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
@@ -331,6 +343,7 @@ def arange(
     return result if device is None else to_device(result, device)
 
 
+@repeated
 def eye(
     N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Order = "C", *, device: str | None = None
 ) -> Tensor:
@@ -352,6 +365,7 @@ def eye(
     return result if device is None else to_device(result, device)
 
 
+@repeated
 def identity(n: int, dtype: Any = None) -> Tensor:
     """The identity matrix of shape (n, n), of the default float dtype unless given.
 
@@ -362,6 +376,7 @@ def identity(n: int, dtype: Any = None) -> Tensor:
     return eye(n, dtype=dtype)
 
 
+@repeated
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     """Ones at and below diagonal `k`, zeros above: shape (N, M), square unless told.
 
@@ -407,6 +422,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
     return function(*[cast(wrap(positions(extents, d)), wanted) for d in range(len(extents))], **kwargs)
 
 
+@repeated
 def copy(x: ArrayLike, /, order: Order = "K") -> Tensor:
     """The same elements, shape and dtype in memory of their own: writing to one leaves the other.
 

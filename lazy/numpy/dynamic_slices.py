@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.movement import expand_dims, reshape
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import Shape, normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -53,6 +54,7 @@ def _positions(op: str, shape: Shape, starts: Any, sizes: Sequence[int]) -> tupl
     return tuple(items)
 
 
+@repeated
 def dynamic_slice(x: ArrayLike, /, start_indices: Any, slice_sizes: Sequence[int]) -> Tensor:
     """The elements from `start_indices` (integers, or tensors of them) on, as many along each axis as `slice_sizes`
     says, of x's dtype.
@@ -69,6 +71,7 @@ def dynamic_slice(x: ArrayLike, /, start_indices: Any, slice_sizes: Sequence[int
     return get_item(t, _positions("dynamic_slice", t._value.shape, start_indices, slice_sizes))
 
 
+@repeated
 def dynamic_update_slice(x: ArrayLike, values: ArrayLike, /, start_indices: Any) -> Tensor:
     """x with the elements from `start_indices` on replaced by `values`, of x's rank and dtype.
 
@@ -84,6 +87,7 @@ def dynamic_update_slice(x: ArrayLike, values: ArrayLike, /, start_indices: Any)
     return update("set", t, _positions("dynamic_update_slice", t._value.shape, start_indices, new._value.shape), new)
 
 
+@repeated
 def dynamic_slice_in_dim(x: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0) -> Tensor:
     """`dynamic_slice` along one axis; the others stay whole.
 
@@ -101,6 +105,7 @@ def dynamic_slice_in_dim(x: ArrayLike, start_index: ArrayLike, slice_size: int, 
     return get_item(t, (*(FULL,) * d, add(at, arange(slice_size))))
 
 
+@repeated
 def dynamic_index_in_dim(x: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True) -> Tensor:
     """The slice at a position along an axis, which stays with extent 1 unless `keepdims` is False.
 
@@ -116,6 +121,7 @@ def dynamic_index_in_dim(x: ArrayLike, index: ArrayLike, axis: int = 0, keepdims
     return expand_dims(row, d) if keepdims else row
 
 
+@repeated
 def dynamic_update_slice_in_dim(x: ArrayLike, values: ArrayLike, start_index: ArrayLike, axis: int) -> Tensor:
     """`dynamic_update_slice` along one axis; along the others `values` begin at 0.
 
@@ -128,6 +134,7 @@ def dynamic_update_slice_in_dim(x: ArrayLike, values: ArrayLike, start_index: Ar
     return dynamic_update_slice(x, values, [start_index if k == d else 0 for k in range(rank)])
 
 
+@repeated
 def dynamic_update_index_in_dim(x: ArrayLike, values: ArrayLike, index: ArrayLike, axis: int) -> Tensor:
     """x with the slice at a position along an axis replaced; `values` have that axis with extent 1, or lack it.
 

@@ -44,6 +44,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 from loopgrad.lazy.tensor.outputs import binary, unary
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -206,6 +207,7 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 _SINC: Final = tuple([(-1) ** k / math.factorial(2 * k + 1) for k in range(12)])
 
 
+@repeated
 def sinc(x: ArrayLike) -> Tensor:
     """sin(pi x) / (pi x), and 1 at 0; the shape stays, integers give the default float.
 
@@ -266,6 +268,7 @@ def isneginf(x: ArrayLike) -> Tensor:
     return _infinity_of("isneginf", less, x)
 
 
+@repeated
 def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """|x - y| <= atol + rtol * |y|; infinities equal themselves, NaN only where `equal_nan`.
 
@@ -281,6 +284,7 @@ def isclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-
     return logical_or(result, logical_and(isnan(s), isnan(t))) if equal_nan else result
 
 
+@repeated
 def allclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Whether `isclose` holds everywhere, as a bool tensor of shape ().
 
@@ -290,6 +294,7 @@ def allclose(x: ArrayLike, y: ArrayLike, /, rtol: float = 1e-5, atol: float = 1e
     return all(isclose(x, y, rtol, atol, equal_nan))
 
 
+@repeated
 def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tensor:
     """Whether the shapes agree and all elements do, as a bool tensor of shape (); NaN equals NaN only where
     `equal_nan`.
@@ -307,6 +312,7 @@ def array_equal(x: ArrayLike, y: ArrayLike, /, equal_nan: bool = False) -> Tenso
 _COMPARED: Final = 32  # elements that are compared with all others
 
 
+@repeated
 def isin(
     x: ArrayLike,
     /,
@@ -336,6 +342,7 @@ def isin(
     return not_equal(found, True) if invert else found
 
 
+@repeated
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Tensor:
     """For each element the choice of the first condition that holds, `default` where none does.
 

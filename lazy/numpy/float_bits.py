@@ -27,6 +27,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet
 from loopgrad.lazy.tensor.outputs import binary, unary
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -37,6 +38,7 @@ PUBLIC: Final = "bitcast_convert_type frexp nextafter spacing"
 _FORM: Final = {"float16": (10, 15), "bfloat16": (7, 127), "float32": (23, 127), "float64": (52, 1023)}
 
 
+@repeated
 def bitcast_convert_type(x: ArrayLike, dtype: Any, /) -> Tensor:
     """The bits of x as elements of another dtype that is as wide: a copy (JAX's name; NumPy's `x.view(dtype)`).
 

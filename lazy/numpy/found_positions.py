@@ -21,6 +21,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, array_leaf, as_tens
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -104,6 +105,7 @@ def argwhere(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None
     return wrap(array_leaf(np.argwhere(to_numpy(as_tensor(x), "index"))))
 
 
+@repeated
 def extract(condition: ArrayLike, x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike = 0) -> Tensor:
     """The elements of the raveled array where the condition holds: a vector of x's dtype.
 
@@ -116,6 +118,7 @@ def extract(condition: ArrayLike, x: ArrayLike, /, *, size: int | None = None, f
     return compress(_raveled(condition), x, size=size, fill_value=fill_value)
 
 
+@repeated
 def compress(
     condition: ArrayLike, x: ArrayLike, /, axis: int | None = None, out: Out = None, *, size: int | None = None,
     fill_value: ArrayLike = 0,
@@ -149,6 +152,7 @@ def compress(
     return delivered("compress", wrap(value), out)
 
 
+@repeated
 def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
     """x without the slices at the given positions along an axis (None: of x raveled).
 

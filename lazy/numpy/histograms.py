@@ -36,6 +36,7 @@ from loopgrad.lazy.numpy.special_values import isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -48,6 +49,7 @@ def _as_float(x: ArrayLike) -> Tensor:
     return cast(t, float_dtype(t._value.dtype))
 
 
+@repeated
 def bincount(
     x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None
 ) -> Tensor:
@@ -86,6 +88,7 @@ def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
     return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
 
 
+@repeated
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Tensor:
     """The number of the bin of each element, by edges that increase or decrease; `right` puts an edge into the bin
     below it, towards the smaller numbers. `method`, JAX's, changes nothing.

@@ -12,6 +12,7 @@ from loopgrad.lazy.numpy.elementwise import multiply
 from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _with_three_axes(t: Tensor) -> Tensor:
 # ---- joining
 
 
+@repeated
 def vstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Join along the first axis, vectors as rows; dtypes and errors are those of `concat`.
 
@@ -75,6 +77,7 @@ def vstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "sam
     return concat([atleast_2d(x) for x in xs], axis=0, dtype=dtype, casting=casting)
 
 
+@repeated
 def hstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Join along the second axis, vectors end to end; dtypes and errors are those of `concat`.
 
@@ -85,6 +88,7 @@ def hstack(xs: Sequence[ArrayLike], /, *, dtype: Any = None, casting: str = "sam
     return concat(parts, axis=0 if not parts or len(parts[0]._value.shape) == 1 else 1, dtype=dtype, casting=casting)
 
 
+@repeated
 def dstack(xs: Sequence[ArrayLike], /) -> Tensor:
     """Join along the third axis, after `atleast_3d`; dtypes and errors are those of `concat`.
 
@@ -95,6 +99,7 @@ def dstack(xs: Sequence[ArrayLike], /) -> Tensor:
     return concat([atleast_3d(x) for x in xs], axis=2)
 
 
+@repeated
 def column_stack(xs: Sequence[ArrayLike], /) -> Tensor:
     """Join along the second axis, vectors as columns; dtypes and errors are those of `concat`.
 
@@ -106,6 +111,7 @@ def column_stack(xs: Sequence[ArrayLike], /) -> Tensor:
     return concat([p if len(p._value.shape) > 1 else reshape(p, (p._type.size, 1)) for p in parts], axis=1)
 
 
+@repeated
 def block(rows: Any, /) -> Tensor:
     """An array of nested lists of blocks: the innermost lists join along the last axis, those around along the one
     before it, and so on.
@@ -134,6 +140,7 @@ def _joined_blocks(blocks: Any, level: int, rank: int) -> Tensor:
     return concat([_joined_blocks(b, level - 1, rank) for b in blocks], axis=-level)
 
 
+@repeated
 def append(x: ArrayLike, /, values: ArrayLike, axis: int | None = None) -> Tensor:
     """`concat([x, values], axis)`, with its dtypes and errors; without an axis both are raveled.
 
@@ -247,6 +254,7 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor
     return flip(t, axis=second) if turns == 3 else t
 
 
+@repeated
 def kron(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The Kronecker product: y times each element of x, as blocks; each extent is the product of both.
 

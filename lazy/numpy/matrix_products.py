@@ -132,6 +132,7 @@ def dot(
     return delivered("dot", product, out)
 
 
+@repeated
 def vecdot(
     x: ArrayLike, y: ArrayLike, /, axis: int = -1, *, out: Out = None, dtype: Any = None, casting: str = "same_kind",
     precision: Any = None, preferred_element_type: Any = None,
@@ -156,6 +157,7 @@ def vecdot(
     return delivered("vecdot", cast(result, bool_) if were_bool else result, out)
 
 
+@repeated
 def matvec(x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Matrices times vectors: shapes (..., m, n) and (..., n) give (..., m), in one promoted dtype; others broadcast.
 
@@ -170,6 +172,7 @@ def matvec(x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None,
     return delivered("matvec", matmul(x, expand_dims(y, -1), dtype=dtype, casting=casting)[..., 0], out)
 
 
+@repeated
 def vecmat(x: ArrayLike, y: ArrayLike, /, out: Out = None, *, dtype: Any = None, casting: str = "same_kind") -> Tensor:
     """Vectors (their conjugates) times matrices: shapes (..., m) and (..., m, n) give (..., n), in one promoted dtype.
 
@@ -192,6 +195,7 @@ def _ranked(op: str, *operands: tuple[ArrayLike, int]) -> None:
             raise ShapeError(explained(op, f"at least {least} dimensions", value.type, "add axes, or use lg.matmul"))
 
 
+@repeated
 def vdot(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The inner product of all elements, of complex numbers with the conjugates of x, of shape (); raises ShapeError
     where their numbers differ. The keywords are those of `matmul`.
@@ -203,6 +207,7 @@ def vdot(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_elem
     return matmul(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@repeated
 def inner(x: ArrayLike, y: ArrayLike, /, *, precision: Any = None, preferred_element_type: Any = None) -> Tensor:
     """The sum of products over the last axes: shapes (..., k) and (..., k) give all other axes, x's first.
 
@@ -297,6 +302,7 @@ def diagonal_view(x: ArrayLike, offset: int, axis1: int, axis2: int, kind: type[
     return viewed(t, step, step.forward(t._value))
 
 
+@repeated
 def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     """A matrix with the vector on diagonal `k`, or the diagonal of a matrix; the dtype stays.
 
@@ -320,6 +326,7 @@ def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     return wrap(ops.select(on_diagonal, placed, ops.zeros_like(placed)))
 
 
+@repeated
 def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
     """A matrix with the elements of x (of any shape) on diagonal `k`; the dtype stays.
 
@@ -330,6 +337,7 @@ def diagflat(x: ArrayLike, /, k: int = 0) -> Tensor:
     return diag(ravel(x), k)
 
 
+@repeated
 def trace(
     x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Out = None
 ) -> Tensor:
@@ -343,6 +351,7 @@ def trace(
     return sum(diagonal(x, offset=offset, axis1=axis1, axis2=axis2), axis=-1, dtype=dtype, out=out)
 
 
+@repeated
 def cross(
     x: ArrayLike, y: ArrayLike, /, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Tensor:

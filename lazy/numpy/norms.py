@@ -40,6 +40,7 @@ def _as_float(x: ArrayLike) -> Tensor:
     return cast(t, float_dtype(t._value.dtype))
 
 
+@repeated
 def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm over the axes (None: all): sum(abs(x)**ord)**(1/ord); the largest or smallest absolute value for
     infinity (of nothing 0) and its negative, the number of elements that aren't 0 for 0.
@@ -79,6 +80,7 @@ def _size(t: Tensor, ord: float) -> Tensor:
     return where(less(t, 0.0), negative(t), t) if ord > 1 else absolute(t)
 
 
+@repeated
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of matrices (the last two axes): "fro" (Frobenius), the largest (smallest) sum of absolute values of
     a column for 1 (-1), of a row for infinity (its negative), the largest (smallest) singular value for 2 (-2), the sum
@@ -138,6 +140,7 @@ def _in_order(axis: Axes, rank: int) -> tuple[int, ...]:
     return tuple([a % rank for a in (axis if isinstance(axis, tuple) else (axis,))])  # type: ignore[operator]
 
 
+@repeated
 def matrix_power(x: ArrayLike, /, n: int) -> Tensor:
     """The product of `n` copies of square matrices (the last two axes), by squaring; of their inverses below 0.
 
@@ -163,6 +166,7 @@ def matrix_power(x: ArrayLike, /, n: int) -> Tensor:
     return broadcast_to(eye(shape[-1], dtype=t._value.dtype), shape) if result is None else result
 
 
+@repeated
 def multi_dot(xs: Sequence[ArrayLike], /, *, out: Out = None) -> Tensor:
     """The product of matrices, in the order that takes the fewest multiplications (Cormen et al., section 15.2).
 

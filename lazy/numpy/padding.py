@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied, wrap
 from loopgrad.lazy.tensor.operands import whole_number
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -28,6 +29,7 @@ _STATISTICS: Final[dict[str, Callable[..., Any]]] = {"maximum": max, "minimum": 
 _MODES: Final = ("constant", "empty", "linear_ramp", *_REPEATED, *_STATISTICS)
 
 
+@repeated
 def pad(
     x: ArrayLike, /, pad_width: Any, mode: str | Callable[..., None] = "constant", *, constant_values: Any = 0,
     end_values: Any = 0, stat_length: Any = None, reflect_type: str = "even",

@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.movement import concat, ravel, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import meet_arrays
 from loopgrad.lazy.tensor.promotion import float_dtype, promote
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -43,6 +44,7 @@ def _padded(t: Tensor, count: int) -> Tensor:
     return concat([zeros((missing,), dtype=t._value.dtype), t]) if missing > 0 else t
 
 
+@repeated
 def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The polynomial with these coefficients (a vector), the highest power first, at x (Horner's scheme).
 
@@ -59,6 +61,7 @@ def polyval(coefficients: ArrayLike, x: ArrayLike, /) -> Tensor:
     return result
 
 
+@repeated
 def polyadd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The sum of two polynomials, as long as the longer one; dtypes are promoted to one.
 
@@ -70,6 +73,7 @@ def polyadd(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return add(_padded(a, count), _padded(b, count))
 
 
+@repeated
 def polysub(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The difference of two polynomials, as long as the longer one; dtypes are promoted to one.
 
@@ -81,6 +85,7 @@ def polysub(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return subtract(_padded(a, count), _padded(b, count))
 
 
+@repeated
 def polymul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """The product of two polynomials of n and m coefficients, of n + m - 1; dtypes are promoted to one.
 
@@ -111,6 +116,7 @@ def polydiv(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     return concat(found), rest if rest._value.shape[0] else zeros((1,), dtype=a._value.dtype)
 
 
+@repeated
 def polyder(x: ArrayLike, /, m: int = 1) -> Tensor:
     """The m-th derivative of a polynomial, m coefficients shorter; the dtype stays, small integers become 64-bit.
 
@@ -131,6 +137,7 @@ def polyder(x: ArrayLike, /, m: int = 1) -> Tensor:
     return t if m else copied(t)
 
 
+@repeated
 def polyint(x: ArrayLike, /, m: int = 1, k: ArrayLike | None = None) -> Tensor:
     """The m-th antiderivative of a polynomial, m coefficients longer, with constants `k` (one, or m of them; zeros).
 

@@ -41,6 +41,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wr
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -232,6 +233,7 @@ def _elements(ordered: Tensor, place: Tensor) -> Tensor:
     return take_along_axis(rows, cast(broadcast_to(maximum(place, 0.0), shape), int64), axis=-1)
 
 
+@repeated
 def quantile(
     x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -253,6 +255,7 @@ def quantile(
     return delivered("quantile", _quantile(x, parts, axis, keepdims, False, method, weights), out)
 
 
+@repeated
 def percentile(
     x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -266,6 +269,7 @@ def percentile(
     return delivered("percentile", _quantile(x, parts, axis, keepdims, False, method, weights), out)
 
 
+@repeated
 def nanquantile(
     x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -280,6 +284,7 @@ def nanquantile(
     return delivered("nanquantile", _quantile(x, parts, axis, keepdims, True, method, weights), out)
 
 
+@repeated
 def nanpercentile(
     x: ArrayLike, /, q: ArrayLike, axis: Any = None, out: Out = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: ArrayLike | None = None,
@@ -293,6 +298,7 @@ def nanpercentile(
     return delivered("nanpercentile", _quantile(x, parts, axis, keepdims, True, method, weights), out)
 
 
+@repeated
 def median(
     x: ArrayLike, /, axis: Any = None, out: Out = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:
@@ -318,6 +324,7 @@ def _median_of_complex(t: Tensor, axis: Any, keepdims: bool) -> Tensor:
     return reshape(result, kept) if keepdims else result
 
 
+@repeated
 def nanmedian(
     x: ArrayLike, /, axis: Any = None, out: Out = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Tensor:

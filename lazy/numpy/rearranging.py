@@ -34,6 +34,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
 
 
+@repeated
 def partition(
     x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
 ) -> Tensor:
@@ -58,6 +60,7 @@ def partition(
     return sort(x, axis=axis)
 
 
+@repeated
 def argpartition(
     x: ArrayLike, /, kth: int | Sequence[int], axis: int | None = -1, kind: str = "introselect", order: None = None
 ) -> Tensor:
@@ -85,6 +88,7 @@ def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None
             raise ShapeError(explained(op, f"a k from {-extent} to {extent - 1}", k, "choose one in range"))
 
 
+@repeated
 def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out = None, mode: str = "raise") -> Tensor:
     """For each element of x, an integer k, the element of choices[k] in its place.
 
@@ -112,6 +116,7 @@ def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out =
     return delivered("choose", take_along_axis(table, expand_dims(at, 0), axis=0)[0], out)
 
 
+@repeated
 def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
     """What the function of the last condition that holds gives; a further function is for where none holds, else 0.
 
@@ -175,6 +180,7 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     return take(concat([t, new], axis=d), order, axis=d)
 
 
+@repeated
 def resize(x: ArrayLike, /, new_shape: Any) -> Tensor:
     """The elements of x row by row in another shape, from the first again if there are too few; zeros of none.
 

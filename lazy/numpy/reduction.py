@@ -229,6 +229,7 @@ def any(
     return delivered("any", result, out)
 
 
+@repeated
 def count_nonzero(x: ArrayLike, /, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """How many elements over `axis` are true (not 0), as int64.
 
@@ -421,6 +422,7 @@ argmax = _position("argmax", "largest", 0)
 # ---- along an axis
 
 
+@repeated
 def diff(
     x: ArrayLike, /, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Tensor:

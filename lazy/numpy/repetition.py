@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, copied, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "meshgrid repeat tile"
 
 
+@repeated
 def repeat(
     x: ArrayLike, /, repeats: ArrayLike, axis: int | None = None, *, total_repeat_length: int | None = None
 ) -> Tensor:
@@ -73,6 +75,7 @@ def _repeated_positions(counts: Tensor, extent: int, length: int | None) -> Arra
     return np.repeat(np.arange(extent), numbers)
 
 
+@repeated
 def tile(x: ArrayLike, /, reps: int | Sequence[int]) -> Tensor:
     """The whole array `reps` times along each axis, of which there may be more than x has; the dtype stays.
 

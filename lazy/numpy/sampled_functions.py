@@ -31,6 +31,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axis, vector_operand
 from loopgrad.lazy.tensor.promotion import float_dtype, promote
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "gradient interp trapezoid unwrap vander"
 
 
+@repeated
 def interp(
     x: ArrayLike, xp: ArrayLike, fp: ArrayLike, left: ArrayLike | None = None, right: ArrayLike | None = None,
     period: ArrayLike | None = None,
@@ -84,6 +86,7 @@ def _periodic(t: Tensor, points: Tensor, values: Tensor, period: Tensor) -> tupl
     return remainder(t, period), points, concat([values[-1:], values, values[:1]])
 
 
+@repeated
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
     """The integral of y along an axis by the trapezoidal rule, at points x or `dx` apart.
 
@@ -103,6 +106,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     return sum(divide(multiply(width, add(after, before)), 2.0), axis=axis)
 
 
+@repeated
 def gradient(x: ArrayLike, /, *spacing: ArrayLike, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes of samples along axes (None: each): second-order differences inside, at the ends of order `edge_order`.
 
@@ -174,6 +178,7 @@ def _parabola(end: Tensor, second: Tensor, third: Tensor, near: Tensor, far: Ten
     return subtract(others, own)
 
 
+@repeated
 def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, period: float = 2.0 * math.pi) -> Tensor:
     """Angles along an axis, to which multiples of `period` are added so that neighbours differ by half of it at most.
 
@@ -203,6 +208,7 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     return concat([first, add(rest, cast(cumsum(mended, axis=d), t._value.dtype))], axis=d)
 
 
+@repeated
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
     """The matrix whose columns are the powers of a vector, from N - 1 down to 0 unless `increasing`: shape (len(x), N).
 

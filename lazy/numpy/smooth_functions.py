@@ -40,6 +40,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.operands import meet
 from loopgrad.lazy.tensor.outputs import binary, unary
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -117,6 +118,7 @@ def cbrt(x: ArrayLike, /) -> Tensor:
     return where(below, negative(root), root)
 
 
+@repeated
 def sigmoid(x: ArrayLike, /) -> Tensor:
     """1 / (1 + exp(-x)), computed from exp(-|x|), which can't overflow; the shape stays, integers give the default
     float.

@@ -29,6 +29,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, constant, copied, wrap
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -37,6 +38,7 @@ _KINDS: Final = ("quicksort", "mergesort", "heapsort", "stable")  # NumPy's ways
 PUBLIC: Final = "argsort lexsort searchsorted sort top_k"
 
 
+@repeated
 def sort(
     x: ArrayLike, /, axis: int | None = -1, kind: str | None = None, order: None = None, *, descending: bool = False,
     stable: bool | None = True,
@@ -65,6 +67,7 @@ def _check_kind(op: str, kind: str | None, order: Any) -> None:
         raise ValueError(explained(op, "no order of fields", repr(order), "sort by one array: lg.argsort, lg.take"))
 
 
+@repeated
 def argsort(
     x: ArrayLike, /, axis: int | None = -1, kind: str | None = None, order: None = None, *, descending: bool = False,
     stable: bool | None = True,
@@ -88,6 +91,7 @@ def argsort(
     return copied(flip(subtract(t._value.shape[d] - 1, backwards), axis=d))
 
 
+@repeated
 def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     """The positions (int64) that sort by the last key, equal elements of it by the one before, and so on.
 
@@ -127,6 +131,7 @@ def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     return take_along_axis(t, order, axis=d), order
 
 
+@repeated
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
 ) -> Tensor:

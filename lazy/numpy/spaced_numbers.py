@@ -25,6 +25,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.evaluation import to_device
 from loopgrad.lazy.tensor.operands import joined_shape, normal_shape, positions
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote_all
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -42,6 +43,7 @@ def _work_dtype(start: ArrayLike, stop: ArrayLike, dtype: Any) -> DType:
     return current().dtype if joined.kind in "biu" else float_dtype(joined)
 
 
+@repeated
 def linspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
     axis: int = 0, *, device: str | None = None,
@@ -85,6 +87,7 @@ def _placed(t: Tensor, axis: int, device: str | None) -> Tensor:
     return moved if device is None else to_device(moved, device)
 
 
+@repeated
 def logspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, base: ArrayLike = 10.0, dtype: Any = None,
     axis: int = 0, *, device: str | None = None,
@@ -102,6 +105,7 @@ def logspace(
     return result if dtype is None else cast(result, as_dtype(dtype))
 
 
+@repeated
 def geomspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0, *,
     device: str | None = None,

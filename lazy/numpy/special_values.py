@@ -150,6 +150,7 @@ def copysign(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return where(signbit(wrap(b)), negative(size), size)
 
 
+@repeated
 def nan_to_num(
     x: ArrayLike, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:

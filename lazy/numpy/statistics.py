@@ -45,6 +45,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_mask, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -118,6 +119,7 @@ nanmax = _nan_extremum(max, "nanmax", float("-inf"), "3., dtype=float64")
 nanmin = _nan_extremum(min, "nanmin", float("inf"), "1., dtype=float64")
 
 
+@repeated
 def nanmean(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, keepdims: bool = False, *,
     where: ArrayLike | None = None,
@@ -138,6 +140,7 @@ def _there(op: str, x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tens
     return t, there if where is None else logical_and(there, as_mask(op, where))
 
 
+@repeated
 def nanvar(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -156,6 +159,7 @@ def nanvar(
     return delivered("nanvar", choose(enough, found, float("nan")), out)
 
 
+@repeated
 def nanstd(
     x: ArrayLike, /, axis: Any = None, dtype: Any = None, out: Out = None, ddof: float | None = None,
     keepdims: bool = False, *, where: ArrayLike | None = None, mean: ArrayLike | None = None,
@@ -173,6 +177,7 @@ def nanstd(
 # ---- order
 
 
+@repeated
 def ptp(x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False) -> Tensor:
     """The largest element over `axis` less the smallest; the dtype stays. Raises ShapeError for no elements.
 
@@ -186,6 +191,7 @@ def ptp(x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = Fal
 # ---- averages
 
 
+@repeated
 def average(
     x: ArrayLike, /, axis: Any = None, weights: ArrayLike | None = None, returned: bool = False, *,
     keepdims: bool = False,
@@ -232,6 +238,7 @@ def _vectors(op: str, x: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Tensor
     return concat([rows, _vectors(op, y, None, rowvar)])
 
 
+@repeated
 def cov(
     x: ArrayLike, /, y: ArrayLike | None = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None,
     fweights: ArrayLike | None = None, aweights: ArrayLike | None = None, *, dtype: Any = None,
@@ -277,6 +284,7 @@ def _weights_of(weights: ArrayLike, count: int, dtype: DType) -> Tensor:
     return cast(w, dtype)
 
 
+@repeated
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
     """The matrix of Pearson's correlation coefficients of the rows of x, and of y (the columns unless `rowvar`).
 

@@ -13,6 +13,7 @@ from loopgrad.lazy.numpy.positions_out_of_range import read_by_mode, reading_mod
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "take take_along_axis"
 
 
+@repeated
 def take(
     x: ArrayLike, /, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise", *,
     fill_value: ArrayLike | None = None, unique_indices: bool = False, indices_are_sorted: bool = False,
@@ -64,6 +66,7 @@ def _brought_inside(chosen: Tensor, extent: int, mode: str) -> Tensor:
     return wrap(ops.mod(wide, max(extent, 1)) if mode == "wrap" else ops.min(ops.max(wide, 0), last))
 
 
+@repeated
 def take_along_axis(
     x: ArrayLike, /, indices: ArrayLike, axis: int | None = -1, mode: str | None = None,
     fill_value: ArrayLike | None = None,

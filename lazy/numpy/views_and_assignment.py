@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 from sys import _getframe
-from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,7 +22,7 @@ from loopgrad.graph.build import ELEMENT, element_again, note_places, places_aga
 from loopgrad.graph.expressions import Expression
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.numpy.at_updates import as_update, update_masked, updated
+from loopgrad.lazy.numpy.at_updates import update, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, wrap
 from loopgrad.lazy.tensor.operands import positions
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 
 _INTEGERS: Final = frozenset({int})
-_BASIC: Final = frozenset({int, slice, NoneType, EllipsisType})
 
 
 class Subscript(WritableStep):
@@ -97,7 +95,7 @@ def _ends(span: tuple[int, int | None, int]) -> tuple[int, int]:
     return start + (start - end - 1) // -step * step, start
 
 
-_SUBSCRIPTS: Final = Calls()
+_SUBSCRIPTS: Final = Calls(views=True)
 _NO_OPTIONS: Final[dict[str, Any]] = {}
 
 
@@ -134,14 +132,9 @@ def subscript(x: Tensor, index: Any) -> Tensor:
     numbers = _numbers(index)
     if numbers is not None and (again := _places_again(x, numbers)) is not None:
         return again
-    if numbers is None and AMBIENT.plain is not None and _is_basic(index):
+    if numbers is None and AMBIENT.plain is not None:
         return _SUBSCRIPTS.result(_taken, (x, index), _NO_OPTIONS)  # type: ignore[no-any-return]
     return _taken(x, index)
-
-
-def _is_basic(index: Any) -> bool:
-    """Whether a subscript looks like one of numbers, slices, None and Ellipsis."""
-    return _BASIC.issuperset(map(type, index if type(index) is tuple else (index,)))
 
 
 def _taken(x: Tensor, index: Any) -> Tensor:
@@ -195,14 +188,15 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
     written_to("assignment", x)
     if isinstance(values, TensorCore) and _is_there(values, x, index):
         return
-    masked = update_masked("set", x, index, values)
-    if masked is not None:
-        write(x, masked._value)
-        return
-    base = x._value
-    plan = plan_index(base.shape, index)
-    result = updated("set", base, plan, as_update("set", values, base))
-    write(x, result, None if x._view is None or plan.axes else Subscript(plan))
+    write(x, update("set", x, index, values)._value, None if x._view is None else _region(x, index))
+
+
+def _region(x: Tensor, index: Any) -> Subscript | None:
+    """What a write to x[index] touches; None where that is data."""
+    if any(_is_array(i) for i in (index if type(index) is tuple else (index,)) if type(i) is not slice):
+        return None
+    plan = plan_index(x._value.shape, index)
+    return None if plan.axes else Subscript(plan)
 
 
 def _is_there(values: TensorCore, x: Tensor, index: Any) -> bool:

@@ -22,6 +22,7 @@ from loopgrad.lazy.numpy.elementwise import add, greater_equal, less_equal, logi
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.window_extrema import extrema, suits
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_operand, wrap
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -50,6 +51,7 @@ def _combination(computation: Combine) -> Combine:
     return next((combine for function, combine in named if function is computation), computation)
 
 
+@repeated
 def reduce_window(
     x: ArrayLike, init_value: ArrayLike, computation: Combine, window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None, padding: Padding = "valid",

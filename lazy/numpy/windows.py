@@ -27,6 +27,7 @@ from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import dtype_refused
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -45,6 +46,7 @@ def _cosines(n: int, weights: Sequence[float]) -> Tensor:
     return total
 
 
+@repeated
 def hanning(M: int) -> Tensor:
     """The Hann window of M points, 1/2 + cos(a) / 2 for a from -pi to pi: a vector; [1.] for one point.
 
@@ -54,6 +56,7 @@ def hanning(M: int) -> Tensor:
     return _cosines(M, (0.5, 0.5))
 
 
+@repeated
 def hamming(M: int) -> Tensor:
     """The Hamming window of M points, 0.54 + 0.46 cos(a) for a from -pi to pi: a vector; [1.] for one point.
 
@@ -63,6 +66,7 @@ def hamming(M: int) -> Tensor:
     return _cosines(M, (0.54, 0.46))
 
 
+@repeated
 def blackman(M: int) -> Tensor:
     """The Blackman window of M points, 0.42 + 0.5 cos(a) + 0.08 cos(2a) for a from -pi to pi: a vector.
 
@@ -72,6 +76,7 @@ def blackman(M: int) -> Tensor:
     return _cosines(M, (0.42, 0.5, 0.08))
 
 
+@repeated
 def bartlett(M: int) -> Tensor:
     """The triangle of M points from 0 to 1 and back: a vector; [1.] for one point.
 
@@ -84,6 +89,7 @@ def bartlett(M: int) -> Tensor:
     return where(less_equal(steps, 0), add(1.0, divide(steps, M - 1)), subtract(1.0, divide(steps, M - 1)))
 
 
+@repeated
 def kaiser(M: int, beta: ArrayLike) -> Tensor:
     """The Kaiser window of M points, i0(beta sqrt(1 - a^2)) / i0(beta) for a from -1 to 1: a vector; [1.] for one.
 
@@ -115,6 +121,7 @@ _BEYOND: Final = (
 )  # fmt: skip
 
 
+@repeated
 def i0(x: ArrayLike) -> Tensor:
     """The modified Bessel function of the first kind and order 0; the shape stays, integers give the default float.
 

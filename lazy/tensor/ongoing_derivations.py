@@ -58,6 +58,21 @@ def derivation(variables: Sequence[Value] = (), reads: list[Value] | None = None
             _calls.apart.clear()
 
 
+@contextmanager
+def reading() -> Iterator[list[Value]]:
+    """The values of evaluated tensors, and of those that this evaluates, whose elements are asked for in the block."""
+    outer, this = _calls.reads, object()
+    found: list[Value] = []
+    UNDER_WAY.add(this)
+    _calls.reads = found
+    try:
+        yield found
+    finally:
+        _calls.reads = outer
+        UNDER_WAY.discard(this)
+        note_reads(found)
+
+
 def derivations() -> int:
     """How many calls of users' functions for a derivative are under way in this thread, inside each other."""
     return _calls.orders

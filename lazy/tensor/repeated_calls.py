@@ -2,10 +2,11 @@
 
     z = lg.where(x > 0.0, x, y)        select(%0, %1, %2): checked, promoted and inferred once, then a look-up
 
-Array functions look at the types of their operands and at plain arguments (axes, shapes, flags), never at elements. So
-where all of these and what the operands are computed as (`graph.expressions`) are as they were, the same operations
-come of it. Only at the top level, and of functions that return one tensor: with memory of its own, or a view of its
-only operand.
+Array functions look at the types of their operands and at plain arguments (axes, shapes, flags). So where all of these
+and what the operands are computed as (`graph.expressions`) are as they were, the same operations come of it. A call
+that looked at more isn't remembered: at elements, or between which numbers integers lie that were computed with
+numbers which expressions leave open. Only at the top level, and of functions that return one tensor: with memory of its
+own, or a view of its only operand.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from loopgrad.graph.types import DType, TensorType
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, held
-from loopgrad.lazy.tensor.storage import LONE, viewed
+from loopgrad.lazy.tensor.ongoing_derivations import reading
+from loopgrad.lazy.tensor.storage import LONE, by_rows, is_lone, viewed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_KNOWN: Final = 1024  # calls of a function, before all are forgotten
 MOST_OPERANDS: Final = 8
-MOST_STEPS: Final = 32
+MOST_STEPS: Final = 256
 PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
 _new: Final = object.__new__
 
@@ -60,9 +62,10 @@ _UNKNOWN: Final = _NOTHING._replace(weak=True)  # of a call that wasn't met
 
 
 class Calls:
-    """What is known of the calls of one function."""
+    """What is known of the calls of one function, which may give `views`."""
 
-    def __init__(self) -> None:
+    def __init__(self, views: bool = False) -> None:
+        self._views = views
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -79,21 +82,34 @@ class Calls:
             if recipe.way is None:
                 return held(value, recipe.weak)
             return viewed(as_tensor(tensors[0]), recipe.way, value)
-        values = [t._value for t in tensors]
-        result = function(*args, **options)
-        if recipe is _UNKNOWN:  # most calls are made once
-            if len(known) >= MOST_KNOWN:
-                known.clear()
-            known[words] = None
-        elif recipe is not _NOTHING:
-            kept = all(t._value is v for t, v in zip(tensors, values, strict=True))  # none was written to
-            known[words] = _recipe(result, tensors, operands) if kept else _NOTHING
-        return result
+        if recipe is _NOTHING:
+            return function(*args, **options)
+        if recipe is not _UNKNOWN:
+            result, known[words] = self._learned(function, args, options, tensors, operands)
+            return result
+        if len(known) >= MOST_KNOWN:
+            known.clear()
+        known[words] = None  # most calls are made once
+        return function(*args, **options)
+
+    def _learned(
+        self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any],
+        tensors: Sequence[TensorCore], operands: Sequence[Value],
+    ) -> tuple[Any, Recipe]:  # fmt: skip
+        """What the function returns, and how that is noted."""
+        values, looks = [t._value for t in tensors], AMBIENT.looks_at_ranges
+        with reading() as read:
+            result = function(*args, **options)
+        if read or any(t._value is not v for t, v in zip(tensors, values, strict=True)):  # one was written to
+            return result, _NOTHING
+        if AMBIENT.looks_at_ranges != looks and any(map(_has_open_range, operands)):
+            return result, _NOTHING
+        return result, _recipe(result, tensors, operands, self._views)
 
 
 def repeated(function: F) -> F:
-    """The function, which notes again what it noted for arguments alike. It returns memory of its own, and must look at
-    no elements but by what it notes, and at no tensor but its arguments."""
+    """The function, which notes again what it noted for arguments alike. It must look at no tensor but its arguments,
+    and at no setting but those of a `Config`."""
     calls = Calls()
 
     @wraps(function)
@@ -106,7 +122,7 @@ def repeated(function: F) -> F:
 def repeated_view(function: F) -> F:
     """The same of a function whose first argument's memory the result may share, which depends on nothing else where
     its elements lie row by row."""
-    calls = Calls()
+    calls = Calls(views=True)
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -141,7 +157,7 @@ def call_words(
         words.append(name)
         if not _add_words((x,), tensors, operands, words):
             return None
-    return tuple(words) if 0 < len(operands) <= MOST_OPERANDS else None
+    return tuple(words) if len(operands) <= MOST_OPERANDS else None
 
 
 def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Value], words: list[Any]) -> bool:
@@ -151,7 +167,7 @@ def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Va
             tensors.append(x)
             value = x._value
             expression: Expression = value.expression or expression_of(value)
-            if expression is OPAQUE or (expression.op and not expression.operands):  # a constant may be looked at
+            if expression is OPAQUE or _is_open_constant(expression):  # which may be looked at
                 return False
             if value in operands:
                 words += ("again", operands.index(value), x._weak)
@@ -177,6 +193,19 @@ def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Va
         else:
             return False
     return True
+
+
+def _is_open_constant(expression: Expression) -> bool:
+    """Whether an expression is a constant that it leaves open, or an operation on such: a complex number has two."""
+    operands = expression.operands
+    if not expression.op or any(isinstance(x, Expression) and (not x.op or x.operands) for x in operands):
+        return False
+    return expression.open > 0 or any(x.open > 0 if isinstance(x, Expression) else x is None for x in operands)
+
+
+def _has_open_range(value: Value) -> bool:
+    """Whether values with the expression of this one may lie between other numbers."""
+    return value.dtype.kind in "iu" and bool(expression_of(value).op)
 
 
 def noted_again(steps: Sequence[NotedStep], operands: Sequence[Value], loc: Location | None) -> Noted:
@@ -214,7 +243,7 @@ def steps_to(result: Value, operands: Sequence[Value]) -> tuple[NotedStep, ...]:
             continue
         pending.pop()
         expression, made = expression_of(value), value.type
-        if expression is OPAQUE or not isinstance(made, TensorType):
+        if not isinstance(made, TensorType):
             return ()
         places[value] = len(operands) + len(steps)
         taken = tuple([v if type(v) is float else places[v] for v in given])
@@ -223,11 +252,13 @@ def steps_to(result: Value, operands: Sequence[Value]) -> tuple[NotedStep, ...]:
     return tuple(steps) if read.issuperset(range(len(operands))) else ()
 
 
-def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value]) -> Recipe:
+def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool) -> Recipe:
     if not isinstance(result, TensorCore) or result._history is not None or any(t is result for t in tensors):
         return _NOTHING
     view, steps = result._view, steps_to(result._value, operands)
-    if view is None:
+    if not steps:
+        return _NOTHING
+    if view is None or (bool(result._value.shape) and is_lone(result) and by_rows(result)):
         return Recipe(current(), steps, result._weak, None)
-    shared = len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
+    shared = views and len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
     return Recipe(current(), steps, result._weak, view.step) if shared else _NOTHING

@@ -134,7 +134,7 @@ class Trees:
             return None
         line: Line | None = tree.line
         along: Sequence[Held] = ()
-        if counts != tree.counts:
+        if counts != tree.counts and (counts := _without_memory(t, inner, counts)) != tree.counts:
             held = _holders(inner, counts, tree.counts, tree.positions)
             if held is None:
                 return None
@@ -309,7 +309,7 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
         expression.known.add(value, line, lines)
     along: list[Held] = []
     seen = [*map(getrefcount, found[3])]
-    if seen != line.counts:
+    if seen != line.counts and (seen := _without_memory(t, found[3], seen)) != line.counts:
         held = _held_on_the_way(found[3], line, seen)
         if held is None:
             return None
@@ -354,6 +354,15 @@ def _whole(vector: Value) -> TensorLeaf | None:
         buffer_of(holder)
         leaf = known_leaf(vector)
     return leaf
+
+
+def _without_memory(t: TensorCore, inner: Sequence[Noted], counts: list[int]) -> list[int]:
+    """The counts of references to values on the way without that of the memory of which the tensor is a view, where
+    nobody holds all of it: `np.outer(x, y)` is its product in another shape."""
+    root = None if t._view is None else t._view.root_value
+    if root is None or holder_of(root) is not None:
+        return counts
+    return [n - (v is root) for v, n in zip(inner, counts, strict=True)]
 
 
 def _holders(

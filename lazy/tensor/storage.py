@@ -231,6 +231,12 @@ def by_rows(t: TensorCore) -> bool:
     return view is None or (view.parent is None and view.in_rows) or view.layout(t._value.shape).by_rows()
 
 
+def is_lone(t: TensorCore) -> bool:
+    """Whether nobody else has a handle of a tensor's memory: what it is a view of is gone."""
+    storage = None if t._view is None else t._view.storage
+    return storage is None or not storage.others(t)
+
+
 def needs_copy(t: TensorCore, shape: Shape) -> bool:
     """Whether NumPy would have to copy the elements for another shape."""
     return not by_rows(t) and t._view is not None and t._view.layout(t._value.shape).reshaped(shape) is None

@@ -37,6 +37,19 @@ CALLS: dict[str, Callable[..., Any]] = {
     "subscripts": lambda xp, x, y: x[1:, ::2] + y[:-1, 1:3] - xp.abs(x)[..., None, -1][1:],
     "views": lambda xp, x, y: xp.reshape(x.T, (2, 6)) + xp.transpose(y).reshape(2, 6) + xp.flip(x, 1).reshape(2, 6),
     "functions": lambda xp, x, y: xp.sin(x) + xp.exp(y) - abs(-x),
+    "taken": lambda xp, x, y: xp.take(x, xp.asarray([2, -1, 0]), axis=1) + y[xp.asarray([-1, 1, 0]), 1:],
+    "positions": lambda xp, x, y: x[xp.argsort(y[:, 0])] + xp.take_along_axis(y, xp.argsort(x, axis=0), axis=0),
+    "made": lambda xp, x, y: xp.zeros(4) + xp.eye(3, 4) + x + xp.linspace(0, 1, 4) * xp.ones_like(y) + xp.arange(4),
+    "quantiles": lambda xp, x, y: xp.median(x, axis=0) + xp.percentile(y, 30.0) + xp.interp(y, xp.sort(x[0]), y[0])[1],
+    "searched": lambda xp, x, y: xp.searchsorted(xp.sort(x[:, 1]), y) + xp.digitize(x, xp.sort(y[0])),
+    "statistics": lambda xp, x, y: xp.var(x, axis=1) + xp.std(y) + xp.cov(x, y)[0, 1] + xp.diff(y)[:, 1],
+    "small arrays": lambda xp, x, y: xp.asarray([x[0, 0], y[0, 1] * 2.0, 3.0]) + xp.hstack([x[0, :1], y[1, :2]]),
+    "outer": lambda xp, x, y: xp.kron(x[0], y[1]) + xp.convolve(x.ravel(), y.ravel()[:5]),
+    "diagonals": lambda xp, x, y: xp.trace(x) + xp.diag(y) + xp.diag(xp.diag(x))[0] + xp.tril(y)[:, 0],
+    "padded": lambda xp, x, y: xp.pad(x, 1)[1:-1, 1:-1] + xp.tile(y, 2)[:, 4:] + xp.repeat(y, 2, axis=0)[::2],
+    "compared": lambda xp, x, y: xp.allclose(x, y) + xp.isclose(x, y) + xp.count_nonzero(x) + xp.isin(x, y),
+    "complex": lambda xp, x, y: xp.abs(x + y * 1j) + xp.angle(x - 2j * y),
+    "crossed": lambda xp, x, y: xp.cross(x[0, :3], y[1, :3]) + xp.dot(x, y[0])[:3] + xp.vstack([x[0], y])[1:, 1],
 }
 
 
@@ -132,6 +145,89 @@ def test_what_depends_on_elements_is_looked_at_each_time() -> None:
         np.testing.assert_array_equal(lg.asarray(vector)[k % 2 : lg.asarray(k)], vector[k % 2 : k])
         (places,) = lg.where(lg.asarray(vector) > float(k))
         np.testing.assert_array_equal(places, np.flatnonzero(vector > float(k)))
+
+
+def test_positions_computed_with_other_numbers() -> None:
+    """Whether a position may be negative depends on numbers that expressions leave open."""
+    line, places = np.arange(10.0), np.arange(3)
+    for k in (-5, -4, -3, 3, 4, -3, -4, 5):
+        x, at = lg.asarray(line), lg.asarray(places.astype(np.uint8)).astype(lg.int64) - k
+        np.testing.assert_array_equal(lg.take(x, at), line[places - k])
+        np.testing.assert_array_equal(x[at], line[places - k])
+        np.testing.assert_array_equal(x.at[at].add(1.0), np.add(line, np.isin(np.arange(10), (places - k) % 10)))
+        x[at] = -1.0
+        np.testing.assert_array_equal(np.flatnonzero(np.asarray(x) < 0.0), np.sort((places - k) % 10))
+
+
+def test_shapes_and_numbers_that_elements_decide() -> None:
+    for k in range(5):
+        counts, whole = np.array([k, 1, 2]), np.arange(4) + k
+        np.testing.assert_array_equal(lg.repeat(lg.asarray(vector)[:3], lg.asarray(counts)), vector[:3].repeat(counts))
+        np.testing.assert_array_equal(lg.bincount(lg.asarray(whole)), np.bincount(whole))
+        np.testing.assert_array_equal(lg.arange(lg.asarray(k), 7), np.arange(k, 7))
+        np.testing.assert_array_equal(lg.delete(lg.asarray(vector), lg.asarray(k % 4)), np.delete(vector, k % 4))
+        np.testing.assert_array_equal(lg.resize(lg.asarray(vector), (k + 1,)), np.resize(vector, (k + 1,)))
+        np.testing.assert_array_equal(lg.full(3, lg.asarray(float(k))) + lg.full(3, k), np.full(3, 2.0 * k))
+
+
+def test_where_new_arrays_are_made() -> None:
+    for _ in range(4):
+        assert lg.zeros(2).device == "cpu"
+        with lg.default_device("interpreter"):
+            assert (lg.zeros(2) + 1.0).device == "interpreter"
+            assert lg.linspace(0, 1, 3).device == "interpreter"
+        lg.set_default_dtype(lg.float32)
+        try:
+            assert lg.zeros(2).dtype == lg.linspace(0, 1, 3).dtype == lg.float32
+        finally:
+            lg.set_default_dtype(lg.float64)
+        first, second = lg.zeros(3), lg.zeros(3)
+        first[1] = 1.0
+        np.testing.assert_array_equal(second, np.zeros(3))
+
+
+def test_writes_that_come_again() -> None:
+    """To memory with and without views, of numbers, arrays, tensors, at places, in regions and by masks."""
+    for k in range(6):
+        x, y, value = np.arange(12.0).reshape(3, 4), np.full((3, 4), 0.5 * k), float(k)
+        ours, row = lg.asarray(x), lg.asarray(y)[1]
+        base = row if k % 2 else ours  # a view in turn
+        shown = ours[:, 1]
+        for a, b in ((ours, lg.asarray(y)), (x, y)):
+            a[0, 1] = value
+            a[k % 3] = b[0]
+            a[:, 0] += b[:, 1]
+            a[1:, ::2] *= 2.0
+            a[a > 9.0] = -1.0
+            a[a < -5.0] -= b[0, 0]
+            if a is ours:
+                a[lg.asarray([2, 0]), 3] = b[1, :2]
+            else:
+                a[[2, 0], 3] = b[1, :2]
+        np.testing.assert_array_equal(ours, x)
+        np.testing.assert_array_equal(shown, x[:, 1])
+        base[...] = 3.0
+        np.testing.assert_array_equal(shown, np.full(3, 3.0) if base is ours else x[:, 1])
+
+
+def test_a_result_that_was_a_view_of_nothing_else_has_its_own_memory() -> None:
+    for k in range(5):
+        x = lg.asarray(vector + k)
+        product = lg.kron(x, x)
+        part = product[:4]
+        product[0] = 100.0
+        assert float(part[0]) == 100.0
+        np.testing.assert_array_equal(x, vector + k)
+        lg.reshape(product, (4, 4))[1] = 0.0
+        np.testing.assert_array_equal(product[4:8], np.zeros(4))
+
+
+def test_complex_constants_of_other_numbers() -> None:
+    for number in (1j, 2j, 1.5 + 1j, -2.5j, 3.0 + 0j):
+        z = lg.asarray(vector) + 0j
+        for _ in range(3):
+            np.testing.assert_allclose(np.asarray(z ** lg.asarray(number)), (vector + 0j) ** number, rtol=1e-12)
+            np.testing.assert_array_equal(lg.where(z == number, z, number), np.where(vector == number, vector, number))
 
 
 def test_constants_of_other_numbers() -> None:
