@@ -38,7 +38,7 @@ ONE: Final = (1,)
 class Scope:
     """A graph under construction."""
 
-    __slots__ = ("captures", "depth", "drawn", "inputs", "lifted", "parent", "ranges", "required")
+    __slots__ = ("captures", "depth", "drawn", "inputs", "lifted", "numbers", "parent", "ranges", "required")
 
     def __init__(self, parent: Scope | None) -> None:
         self.parent = parent
@@ -48,7 +48,8 @@ class Scope:
         self.lifted: dict[Value, Value] = {}  # stand-in here -> the value as the parent sees it
         self.ranges: dict[Value, tuple[int, int]] = {}  # between what a loop's index lies (graph.ranges)
         self.drawn: set[Value] = set()  # counters of generators after the latest draws, which must leave the function
-        self.required: dict[Value, tuple[int, int]] = {}  # between what inputs must lie, which a caller checks
+        self.numbers: set[Value] = set()  # the inputs that stand for Python numbers (graph.python_numbers)
+        self.required: dict[Value, tuple[int, int]] = {}  # between what those must lie, which a caller checks
 
     def add_input(self, type: TensorType | StackType) -> Value:
         value = Value(type, scope=self)

@@ -45,12 +45,10 @@ def noted(value: Value) -> tuple[int, ...]:
     return value.scope.ranges.get(value, ()) if isinstance(value.scope, Scope) else ()
 
 
-def require(value: Value, low: int, high: int) -> None:
-    """Note that an input of the function being traced must be one of low, ..., high; whoever calls it checks that."""
-    value = outermost(value)
-    if isinstance(value.scope, Scope) and value.node is None:
-        first, last = value.scope.required.get(value, (low, high))
-        value.scope.required[value] = max(first, low), min(last, high)
+def stands_for(argument: Value, value: Value) -> None:
+    """Note that an input of the function being traced is this value of the function around it."""
+    assert isinstance(argument.scope, Scope)
+    argument.scope.lifted[argument] = value
 
 
 def outermost(value: Value) -> Value:

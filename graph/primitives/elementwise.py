@@ -20,6 +20,7 @@ Edge cases, the same on every device:
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -351,8 +352,11 @@ ANY: Final = "biufc"
 NUMBERS: Final = "iuf"
 
 UNARY: Final = table(
-    _unary("neg", "iufc", np.negative, public="negative", linear=True, interval=modular(intervals.neg)),
-    _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude)),
+    _unary(
+        "neg", "iufc", np.negative, public="negative", linear=True, interval=modular(intervals.neg),
+        python=operator.neg,
+    ),
+    _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude), python=operator.abs),
     _unary("sign", "iuf", _sign, not_differentiable=STEPS, interval=bounded(intervals.sign)),
     _unary("floor", "f", np.floor, not_differentiable=STEPS, cost=4.0),
     _unary("ceil", "f", np.ceil, not_differentiable=STEPS, cost=4.0),
@@ -385,66 +389,85 @@ UNARY: Final = table(
     _expanded("digamma", _scalar(_digamma), singular=True, cost=50.0, weight=60),
     _unary(
         "invert", "biu", np.invert, public="bitwise_invert", not_differentiable=WHOLE,
-        interval=modular(intervals.invert),
+        interval=modular(intervals.invert), python=operator.invert,
     ),
 )  # fmt: skip
 
 BINARY: Final = table(
     _binary(
         "add", "iufc", np.add, neutral=0, linear=True, commutes=ANY, interval=modular(intervals.add),
-        exact=_rounded_alone,
+        exact=_rounded_alone, python=operator.add,
     ),
     _binary(
         "sub", "iufc", np.subtract, public="subtract", neutral=0, linear=True, interval=modular(intervals.sub),
-        exact=_rounded_alone,
+        exact=_rounded_alone, python=operator.sub,
     ),
-    _binary("mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=ANY, interval=modular(intervals.mul)),
-    _binary("div", "iuf", _div, public="divide", neutral=1, singular=True, cost=4.0, interval=bounded(intervals.div)),
+    _binary(
+        "mul", "iuf", np.multiply, public="multiply", neutral=1, commutes=ANY, interval=modular(intervals.mul),
+        python=operator.mul,
+    ),
+    _binary(
+        "div", "iuf", _div, public="divide", neutral=1, singular=True, cost=4.0, interval=bounded(intervals.div),
+        python=operator.truediv,
+    ),
     _binary(
         "floordiv", "iuf", _floordiv, public="floor_divide", neutral=1, not_differentiable=STEPS, cost=6.0,
-        interval=bounded(intervals.floordiv),
+        interval=bounded(intervals.floordiv), python=operator.floordiv,
     ),
     _binary("rem", "iuf", _remainder(np.fmod), public="fmod", cost=6.0, weight=60, interval=bounded(intervals.rem)),
     _binary(
         "mod", "iuf", _remainder(np.remainder), public="remainder", cost=6.0, weight=60,
-        interval=bounded(intervals.mod),
+        interval=bounded(intervals.mod), python=operator.mod,
     ),
     _binary(
         "pow", "iuf", _pow, public="power", singular=True, cost=24.0, weight=20, interval=bounded(intervals.power),
-        exact=exact_of("iu"),
+        exact=exact_of("iu"), python=operator.pow,
     ),
     _binary("atan2", "f", np.arctan2, exact=None, cost=24.0, weight=20),
     _binary(
         "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes="iu",
-        interval=bounded(intervals.smallest),
+        interval=bounded(intervals.smallest), python=min,
     ),
     _binary(
         "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes="iu",
-        interval=bounded(intervals.largest),
+        interval=bounded(intervals.largest), python=max,
     ),
-    _bitwise("and", "biu", np.bitwise_and, public="bitwise_and", commutes=ANY, interval=bounded(intervals.bits_and)),
+    _bitwise(
+        "and", "biu", np.bitwise_and, public="bitwise_and", commutes=ANY, interval=bounded(intervals.bits_and),
+        python=operator.and_,
+    ),
     _bitwise(
         "or", "biu", np.bitwise_or, public="bitwise_or", neutral=0, commutes=ANY,
-        interval=bounded(intervals.bits_or),
+        interval=bounded(intervals.bits_or), python=operator.or_,
     ),
     _bitwise(
         "xor", "biu", np.bitwise_xor, public="bitwise_xor", neutral=0, commutes=ANY,
-        interval=bounded(intervals.bits_xor),
+        interval=bounded(intervals.bits_xor), python=operator.xor,
     ),
-    _bitwise("shl", "iu", np.left_shift, public="bitwise_left_shift", neutral=0, interval=intervals.shl),
-    _bitwise("shr", "iu", np.right_shift, public="bitwise_right_shift", neutral=0, interval=intervals.shr),
+    _bitwise(
+        "shl", "iu", np.left_shift, public="bitwise_left_shift", neutral=0, interval=intervals.shl,
+        python=operator.lshift,
+    ),
+    _bitwise(
+        "shr", "iu", np.right_shift, public="bitwise_right_shift", neutral=0, interval=intervals.shr,
+        python=operator.rshift,
+    ),
 )  # fmt: skip
 
 COMPARE: Final = table(
-    _compare("eq", ANY, np.equal, public="equal", commutes=ANY, combine_parts="and", mirrored="eq", negated="ne"),
     _compare(
-        "ne", ANY, np.not_equal, public="not_equal", commutes=ANY, combine_parts="or", mirrored="ne", negated="eq"
+        "eq", ANY, np.equal, public="equal", commutes=ANY, combine_parts="and", mirrored="eq",
+        negated="ne", python=operator.eq,
     ),
-    _compare("lt", "biuf", np.less, public="less", mirrored="gt", negated="ge"),
-    _compare("le", "biuf", np.less_equal, public="less_equal", mirrored="ge", negated="gt"),
-    _compare("gt", "biuf", np.greater, public="greater", mirrored="lt", negated="le"),
-    _compare("ge", "biuf", np.greater_equal, public="greater_equal", mirrored="le", negated="lt"),
-)
+    _compare(
+        "ne", ANY, np.not_equal, public="not_equal", commutes=ANY, combine_parts="or", mirrored="ne",
+        negated="eq", python=operator.ne,
+    ),
+    _compare("lt", "biuf", np.less, public="less", mirrored="gt", negated="ge", python=operator.lt),
+    _compare("le", "biuf", np.less_equal, public="less_equal", mirrored="ge", negated="gt", python=operator.le),
+    _compare("gt", "biuf", np.greater, public="greater", mirrored="lt", negated="le", python=operator.gt),
+    _compare("ge", "biuf", np.greater_equal, public="greater_equal", mirrored="le", negated="lt", python=operator.ge),
+)  # fmt: skip
 
 PREDICATE: Final = table(
     _property("is_nan", "fc", np.isnan, public="isnan", combine_parts="or"),

@@ -60,6 +60,7 @@ class Primitive:
     reference  (attrs, *arrays) -> the results in plain NumPy; None where the interpreter runs it (regions, stacks)
     function   of what works on elements: (*arrays) -> the reference's result for NumPy's own dtypes, a scalar perhaps
                where there is one element, with NumPy's warnings
+    python     (*ints) -> what Python's operator gives of ints, which have no limits; None where none does
     interval   between which integers the elements of the result lie (`primitives.intervals`); None: anywhere
     axes       (node, operand, axes) -> the axes of the result along which elements have the coordinates that they had
                along `axes` of the operand, counted in row-major order: {perm=(1, 0)} takes (0,) to (1,), a reshape
@@ -105,6 +106,7 @@ class Primitive:
     kinds: str = "biufc"
     reference: Reference | None = None
     function: Callable[..., Any] | None = None
+    python: Callable[..., Any] | None = None
     interval: IntervalRule | None = None
     axes: AxisRule | None = None
     batched: BatchRule | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loopgrad.graph.build import current_scope, inline, trace
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.ranges import require
+from loopgrad.graph.python_numbers import require
 from loopgrad.graph.text import parse_graph, print_graph
 from loopgrad.graph.types import TensorType
 from loopgrad.graph.verify import verify
@@ -25,14 +25,14 @@ from loopgrad.lazy.tensor.evaluation import arrays_of
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, is_dynamic, show, unflatten
 from loopgrad.lazy.transforms.compile import compile
-from loopgrad.lazy.transforms.compiled_arguments import writes
+from loopgrad.lazy.transforms.compiled_arguments import require_results, writes
 from loopgrad.lazy.transforms.shape_evaluation import described, stand_in, stands_for_array
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "Exported export load_exported"
-FORMAT: Final = "loopgrad function 1"
+FORMAT: Final = "loopgrad function 2"
 
 
 class Exported:
@@ -41,7 +41,7 @@ class Exported:
     Call it like the function. It can be pickled, and saved to a file that `lg.load_exported` reads.
     """
 
-    __slots__ = ("__weakref__", "_captured", "_compiled", "_graph", "_inputs", "_parts", "_structure")
+    __slots__ = ("__weakref__", "_captured", "_compiled", "_count", "_graph", "_inputs", "_parts", "_structure")
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self._graph = parse_graph(parts["graph"])
@@ -52,8 +52,9 @@ class Exported:
         types = [t for t in self._graph.input_types if isinstance(t, TensorType)]  # no stacks cross a function's ends
         count = self._structure.num_leaves - len(parts["static"])
         self._inputs = types[:count]
+        self._count = flatten(parts["results"])[1].num_leaves
         known = [x._value.type for x in self._captured]
-        if types[count:] != known or len(flatten(parts["results"])[0]) != len(self._graph.outputs):
+        if types[count:] != known or self._count + len(self._parts["required"]) != len(self._graph.outputs):
             raise ValueError(f"a graph of inputs {types} for {count} arguments and captured arrays of {known}")
         self._compiled = compile(self._inlined)
 
@@ -105,10 +106,11 @@ class Exported:
                 )
         given = [x for i, x in enumerate(leaves) if i not in static]
         values = [_input(i, x, t) for i, (x, t) in enumerate(zip(given, self._inputs, strict=True))]
-        for i, low, high in self._parts["required"]:
-            require(values[i], low, high)
         outputs = inline(self._graph, [*values, *[x._value for x in self._captured]])
-        return unflatten(flatten(self._parts["results"])[1], [wrap(v) for v in outputs])
+        for number, (low, high) in zip(outputs[self._count :], self._parts["required"], strict=True):
+            require(number, low, high)
+        results = [wrap(v, weak) for v, weak in zip(outputs[: self._count], self._parts["weak"], strict=True)]
+        return unflatten(flatten(self._parts["results"])[1], results)
 
 
 def _input(position: int, x: Any, type: TensorType) -> Value:
@@ -161,10 +163,12 @@ def export(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Exported:
         if writes([leaves[i] for i in moving], given, values):
             expected = "a function that writes to none of its arguments"
             raise ValueError(explained("export", expected, "one that does", "return the new elements instead"))
-        ends = current_scope().required  # type: ignore[union-attr]  # the function is being traced
-        found["required"] = [(i, *ends[v]) for i, v in enumerate(values) if v in ends]
-        found["results"] = unflatten(form, range(len(results)))
-        return [as_result("export", x)._value for x in results]
+        tensors = [as_result("export", x) for x in results]
+        require_results(tensors)
+        required = current_scope().required  # type: ignore[union-attr]  # the function is being traced
+        found["results"], found["weak"] = unflatten(form, range(len(results))), [t._weak for t in tensors]
+        found["required"] = list(required.values())
+        return [*(t._value for t in tensors), *required]  # numbers that callers check come behind the results
 
     with derivation():
         graph, captures = trace(run, [described(leaves[i]) for i in moving])

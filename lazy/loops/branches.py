@@ -90,7 +90,10 @@ def _choose(what: str, index: Value, branches: list[Branch], operands: Tree, nam
     leaves, structure = flatten(tuple(operands))
     tensors = [as_tensor(x) for x in leaves]
     kinds = [kind_of(x) for x in leaves]
-    traced = [trace_tree(f"{what} {n}", _spread(f), structure, kinds) for f, n in zip(branches, names, strict=True)]
+    traced = [
+        trace_tree(f"{what} {n}", _spread(f), structure, kinds, leaves=tensors)
+        for f, n in zip(branches, names, strict=True)
+    ]
     for other, name in zip(traced[1:], names[1:], strict=True):
         if other.structure != traced[0].structure:
             raise structure_error(f"{what} {name} (to match {names[0]})", traced[0].structure, other.structure)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loopgrad.graph.build import current_scope, inline, trace
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.ranges import stands_for
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_value, is_scalar, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
@@ -73,15 +74,19 @@ def tensor_type(value: Value) -> TensorType:
 
 
 def trace_tree(
-    what: str, function: Callable[..., Any], structure: Any, kinds: Sequence[LeafType], extra: Sequence[Value] = ()
-) -> Traced:
-    """Trace `function(*extra values, tree)`; the extra arguments arrive as graph values."""
+    what: str, function: Callable[..., Any], structure: Any, kinds: Sequence[LeafType], extra: Sequence[Value] = (),
+    leaves: Sequence[Tensor] = (),
+) -> Traced:  # fmt: skip
+    """Trace `function(*extra values, tree)`; the extra arguments arrive as graph values. `leaves`: what the tree's are,
+    where that doesn't change from run to run."""
     found: list[Any] = []
 
     def run(*values: Value) -> list[Value]:
-        scalars = values[: len(extra)]
-        leaves = [k.handle(v) for v, k in zip(values[len(extra) :], kinds, strict=True)]
-        outputs, out_structure = flatten(function(*scalars, unflatten(structure, leaves)))
+        scalars, inner = values[: len(extra)], values[len(extra) :]
+        for value, leaf in zip(inner, leaves):  # noqa: B905  # of most functions none is known
+            stands_for(value, leaf._value)
+        given = [k.handle(v) for v, k in zip(inner, kinds, strict=True)]
+        outputs, out_structure = flatten(function(*scalars, unflatten(structure, given)))
         tensors = [as_result(what, x) for x in outputs]
         found.extend((out_structure, tuple([t._weak for t in tensors])))
         return [t._value for t in tensors]

@@ -10,6 +10,7 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.python_numbers import stands_for_number
 from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.numpy.movement import broadcast_to, reshape, stack, tril
 from loopgrad.lazy.tensor.config import default_dtype
@@ -78,7 +79,9 @@ def asarray(
     if order is not None:
         _check_order(order)
     if isinstance(obj, TensorCore):
-        return _of_tensor("asarray", as_tensor(obj), wanted, device, copy)
+        t = as_tensor(obj)
+        number = wanted is None and t._weak and stands_for_number(t._value)  # of which an array has a dtype of its own
+        return _of_tensor("asarray", t, t._value.dtype if number else wanted, device, copy)
     if is_scalar(obj) and (type(obj) is not int or tracing()):
         _refuse_copy("asarray", copy, "a number")
         tensor = as_array(wrap(constant(obj, TensorType((), wanted or scalar_dtype(obj)))))
@@ -207,7 +210,7 @@ def full(
         result = wrap(constant(scalar, TensorType(target, wanted or scalar_dtype(scalar))))
     else:
         fill = as_tensor(fill_value)
-        fill = fill if wanted is None else wrap(cast_operand(fill, wanted))
+        fill = wrap(fill._value if wanted is None else cast_operand(fill, wanted))
         result = copied(broadcast_to(fill, target))
     return as_array(result if device is None else to_device(result, device))
 

@@ -16,6 +16,8 @@ from loopgrad.graph.complex_numbers.parts import joined, parts
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
+from loopgrad.graph.python_numbers import require, stands_for_number
+from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import bool_, float64, int8, int64
 from loopgrad.lazy.numpy.integer_comparison import exact_comparison
 from loopgrad.lazy.tensor.core import (
@@ -65,7 +67,11 @@ def named(function: Any, op: str, text: str, rule: str, call: str, result: str) 
 
 def unary_operand(x: ArrayLike) -> Tensor:
     """The operand of a function of one; what is computed of a Python int is an int64, as in NumPy."""
-    return as_tensor(x, int64) if type(x) is int else as_tensor(x)
+    if type(x) is int:
+        return as_tensor(x, int64)
+    t = as_tensor(x)
+    settled = t._weak and t._value.dtype is int64 and stands_for_number(t._value)
+    return wrap(t._value) if settled else t
 
 
 def _float(op: str, text: str, call: str, result: str) -> Unary:
@@ -322,8 +328,9 @@ _LARGEST_PRODUCT = {"i": 4, "u": 4, "f": 2}
 def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x to the power y; operands broadcast and are promoted to one dtype, the result's.
 
-    Raises ValueError for an integer tensor to a negative Python int, DTypeError for bools, ShapeError where shapes
-    don't broadcast. By y the derivative counts the logarithm of 0 as 0.
+    Raises ValueError for an integer tensor to a negative Python int (OverflowError where that is an argument of a
+    compiled function), DTypeError for bools, ShapeError where shapes don't broadcast. By y the derivative counts the
+    logarithm of 0 as 0.
 
     >>> lg.power([1, 2, 3], 2), lg.power(2.0, [0.5, -1.0])
     (Tensor([1, 4, 9], dtype=int64), Tensor([1.41421356, 0.5       ], dtype=float64))
@@ -335,13 +342,15 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     values, weak = meet("pow", (x, y))
     if values[0].dtype.kind == "b":
         raise dtype_refused("pow", "iufc", bool_)
+    if values[0].dtype.is_integer and isinstance(y, TensorCore) and y._weak:
+        require(y._value, 0, limits(int64)[1])
     return wrap(computed("pow", *values), weak)
 
 
 def _simple_power(x: Tensor, y: Any) -> Tensor | None:
     """x to a Python number, where something cheaper than pow gives it."""
     kind = x._value.dtype.kind
-    if kind in "iu" and type(y) is int and y < 0:
+    if kind in "biu" and type(y) is int and y < 0:
         raise ValueError(explained("power", "a non-negative int beside integers", y, "convert with .astype first"))
     if y in range(1, _LARGEST_PRODUCT.get(kind, 0) + 1) and (kind == "f" or type(y) is int):
         return _product(x, int(y))

@@ -41,9 +41,10 @@ from loopgrad.lazy.numpy.smooth_functions import logaddexp
 from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
 from loopgrad.lazy.numpy.taking import take
-from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, cast_value, wrap
 from loopgrad.lazy.tensor.operands import dtype_refused, meet, meet_arrays
 from loopgrad.lazy.tensor.outputs import binary, unary
+from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ _POWERS_OF_TWO: Final[dict[DType, tuple[int, int, int]]] = {float32: (-126, -102
 def _as_float(x: ArrayLike) -> Tensor:
     """`x`, integers as the default float; a quotient of complex numbers would mix their parts, one infinite or NaN."""
     t = as_tensor(x)
-    return t if t._value.dtype.differentiable else divide(t, 1)
+    dtype = t._value.dtype
+    return t if dtype.differentiable else wrap(cast_value(t._value, float_dtype(dtype)), t._weak)
 
 
 def _as_real(op: str, x: ArrayLike) -> Tensor:

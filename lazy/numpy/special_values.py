@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import explained
+from loopgrad.graph.python_numbers import stands_for_number
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import TensorType, bool_
 from loopgrad.lazy.numpy.elementwise import (
@@ -88,6 +89,10 @@ def clip(
     result = copied(unary_operand(x))
     if result._value.dtype.is_integer:  # a Python int beyond the end that is open anyway leaves it open
         low, high = limits(result._value.dtype)
+        if isinstance(min, TensorCore) and stands_for_number(min._value):
+            min = wrap(maximum(min, low)._value, True)
+        if isinstance(max, TensorCore) and stands_for_number(max._value):
+            max = wrap(minimum(max, high)._value, True)
         min = None if type(min) is int and min < low else min
         max = None if type(max) is int and max > high else max
     if min is not None:

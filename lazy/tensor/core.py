@@ -21,7 +21,8 @@ from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Noted, Value, attrs_of_const, is_made
 from loopgrad.graph.primitives.elementwise import cast_array
-from loopgrad.graph.ranges import limits, noted, require
+from loopgrad.graph.python_numbers import known_number, require
+from loopgrad.graph.ranges import limits, noted, outermost
 from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.promotion import as_dtype, promote_arrays, scalar_dtype
@@ -381,6 +382,8 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
     value = x._value
     if value.dtype is dtype:
         return wrap(value) if x._weak else x
+    if x._weak and dtype.is_integer:
+        _require_of_python(value, dtype)
     return wrap(cast_value(value, dtype))
 
 
@@ -402,23 +405,42 @@ def open_integer(x: Any) -> int | None:
         return x
     if not isinstance(x, TensorCore) or not x._weak or x._value.dtype is not int64:
         return None
-    attrs = attrs_of_const(x._value)
-    return None if attrs is None else attrs["value"]
+    number = known_number(x._value)
+    return number if type(number) is int else None
 
 
 def cast_operand(x: TensorCore, dtype: DType) -> Value:
     """The value of an operand in the dtype that all of them promote to; OverflowError where it is a Python integer
-    that this one can't hold, or a loop's index that grows beyond it. Of an argument of a compiled function the calls
-    check it."""
-    if not x._weak or x._value.dtype is not int64 or dtype is int64 or not dtype.is_integer:
+    that this one can't hold, or a loop's index that grows beyond it. Of what Python would compute of arguments of a
+    compiled function the calls check it."""
+    if not x._weak or x._value.dtype is not int64:
+        if x._weak and dtype.is_integer:
+            _require_of_python(x._value, dtype)
         return cast_value(x._value, dtype)
+    narrow = dtype.is_integer and dtype is not int64
     number = open_integer(x)
     if number is not None:
-        return constant(number, TensorType(x._value.shape, dtype))
-    for end in noted(x._value):
-        _checked_integer(end, dtype)
-    require(x._value, *limits(dtype))
+        return constant(number, TensorType(x._value.shape, dtype)) if narrow else cast_value(x._value, dtype)
+    if narrow:
+        for end in _ends(x._value):
+            _checked_integer(end, dtype)
+    require(x._value, *limits(dtype if narrow else int64))
     return cast_value(x._value, dtype)
+
+
+def _ends(value: Value) -> tuple[int, ...]:
+    """The smallest and the largest number of a loop's index, the number of one that has been computed."""
+    value = outermost(value)
+    if isinstance(value, Leaf) and not value.shape:
+        return (int(get_device(value.buffer.device).get(value.buffer)),)
+    return noted(value)
+
+
+def _require_of_python(value: Value, dtype: DType) -> None:
+    """Callers of the function being traced check that a number of theirs, without its fraction, is one of the dtype."""
+    whole = value if value.dtype.kind != "f" else ops.cast(value, int64)
+    if whole.dtype is int64:
+        require(whole, *limits(dtype))
 
 
 def broadcast_value(value: Value, shape: tuple[int, ...]) -> Value:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import AxisError, DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Value, attrs_of_const
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.primitive import kinds_text
+from loopgrad.graph.python_numbers import stands_for_number
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType, TensorType, bool_, int64, uint64
 from loopgrad.lazy.tensor.core import (
@@ -71,8 +72,8 @@ def joined_shape(op: str, shapes: Iterable[Shape]) -> Shape:
 def meet(
     op: str, xs: Sequence[Any], *, floating: bool = False, kinds: str | None = None, dtype: DType | None = None
 ) -> tuple[list[Value], bool]:
-    """The operands as values of one dtype and shape, and whether the result is weak (of Python ints alone it isn't:
-    what is computed of them is an int64, which needn't fit where they would).
+    """The operands as values of one dtype and shape, and whether the result is weak (of Python ints alone, or what
+    stands for them, it isn't: what is computed of them is an int64, which needn't fit where they would).
 
     `floating`: integers become the default float. `kinds`: the dtype kinds the operation is defined
     for. `dtype`: the dtype, already chosen.
@@ -81,7 +82,7 @@ def meet(
     weak = False
     if dtype is None:
         dtype, weak = promote_all(*[_dtype_of(p) for p in parts])
-        weak = weak and (not dtype.is_integer or any(isinstance(p, TensorCore) for p in parts))
+        weak = weak and (not dtype.is_integer or any(_is_open(p) for p in parts))
         if floating and dtype.kind not in "fc":
             dtype = float_dtype(dtype)
     if kinds is not None and dtype.kind not in kinds:
@@ -106,6 +107,13 @@ def meet_arrays(*xs: Any) -> list[Tensor]:
 def dtype_refused(op: str, kinds: str, got: DType) -> DTypeError:
     """The error of an operation that isn't defined for a dtype."""
     return DTypeError(explained(public_name(op), f"{kinds_text(kinds)} elements", got, "convert with .astype first"))
+
+
+def _is_open(part: Any) -> bool:
+    """Whether a weak operand is a tensor, as loops carry them, that stands for no number of Python's."""
+    if not isinstance(part, TensorCore):
+        return False
+    return attrs_of_const(part._value) is None and not stands_for_number(part._value)
 
 
 def _dtype_of(part: Any) -> tuple[DType, bool]:

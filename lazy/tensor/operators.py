@@ -21,8 +21,10 @@ from loopgrad.graph.expressions import OPAQUE, Expression, number_word
 from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
+from loopgrad.graph.python_numbers import stands_for_number
+from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy import elementwise, matrix_products
-from loopgrad.lazy.tensor.core import TensorCore, forget_dead, note_holder
+from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, cast_value, forget_dead, note_holder, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.outputs import assign
 
@@ -75,6 +77,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     (or is a bool, for comparisons)."""
 
     floats = "f" in kinds
+    function = _of_numbers(function, kinds)
     mine = object()  # with it an expression knows what this operator gave: of these dtypes what the function gives
 
     def method(self: Any, other: Any) -> Any:
@@ -122,8 +125,36 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     return method, reflected
 
 
+def _of_numbers(function: Function, kinds: str = "") -> Function:
+    """A function of two operands as an operator: of Python numbers, and tensors that stand for them, Python's operator
+    gives such a number, whose dtype is open; of NumPy's function it is settled. `kinds`: see `_binary`; bools are ints
+    to other operators than those of bools."""
+
+    def operator(x: Any, y: Any) -> Tensor:
+        if not (_is_open(x) and _is_open(y)):
+            return function(x, y)
+        if "b" not in kinds:
+            x, y = _integer(x), _integer(y)
+        result = function(x, y)
+        return wrap(result._value, True)
+
+    return operator
+
+
+def _is_open(x: Any) -> bool:
+    return x._weak if isinstance(x, TensorCore) else type(x) in PYTHON_SCALARS
+
+
+def _integer(x: Any) -> Any:
+    """A bool that stands for Python's as an int."""
+    if isinstance(x, TensorCore) and x._value.dtype is bool_ and stands_for_number(x._value):
+        return wrap(cast_value(x._value, int64), True)
+    return x
+
+
 def _comparison(op: str, function: Function) -> Method:
     either = op in ("eq", "ne")  # the others mean something else for complex numbers
+    function = _of_numbers(function)
 
     def method(self: Any, other: Any) -> Any:
         a, cls = self._value, type(other)
@@ -133,23 +164,30 @@ def _comparison(op: str, function: Function) -> Method:
             b = other._value
             if t is b.type and self._weak is other._weak and (either or t.dtype.kind != "c"):
                 if live is not None and (found := one.further.get((op, b.expression))) is not None:
-                    return _again(cls, op, (a, b), found, False, live)
-                return _wrapped(self, emit_alike(op, a, b, None), False)
+                    return _again(cls, op, (a, b), found, self._weak, live)
+                return _wrapped(self, emit_alike(op, a, b, None), self._weak)
         elif t.dtype.kind == "f" and (cls is float or cls is int):
             if live is not None:
                 number = other if cls is float else float(other)
                 word = None if number not in BAKED and number - number == 0.0 else number_word(number)
                 if (found := one.further.get((op, word))) is not None:
-                    return _again(type(self), op, (a, number), found, False, live)
-            return _wrapped(self, emit_beside(op, a, other), False)
+                    return _again(type(self), op, (a, number), found, self._weak, live)
+            return _wrapped(self, emit_beside(op, a, other), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method
 
 
-def _unary(function: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-    """The function as a method, without its options."""
-    return function
+def unary_operator(function: Callable[..., Tensor], on_bools: bool = False) -> Callable[..., Tensor]:
+    """A function of one operand as a method. Where it isn't one `on_bools`, Python's are ints to it."""
+
+    def method(self: Any, *options: Any, **named: Any) -> Tensor:
+        if not self._weak:
+            return function(self, *options, **named)
+        return wrap(function(self if on_bools else _integer(self), *options, **named)._value, True)
+
+    method.__doc__ = function.__doc__
+    return method
 
 
 def _power(x: Any, y: Any, modulus: Any = None) -> Any:
@@ -157,13 +195,18 @@ def _power(x: Any, y: Any, modulus: Any = None) -> Any:
         raise TypeError(explained("pow", "two arguments where one is a tensor", "three", "write x**y % z"))
     if not isinstance(y, _OPERANDS):
         return NotImplemented
-    return elementwise.power(x, y)  # type: ignore[arg-type]
+    return _to_the_power(x, y)
 
 
 def _power_reflected(x: Any, y: Any) -> Any:
     if not isinstance(y, _OPERANDS):
         return NotImplemented
-    return elementwise.power(y, x)  # type: ignore[arg-type]
+    return _to_the_power(y, x)
+
+
+_to_the_power: Final = _of_numbers(elementwise.power)
+_quotient: Final = _of_numbers(elementwise.floor_divide)
+_rest: Final = _of_numbers(elementwise.remainder)
 
 
 def _in_place(sign: str, method: Method) -> Method:
@@ -176,6 +219,16 @@ def _in_place(sign: str, method: Method) -> Method:
         return assign(sign, self, result)
 
     return in_place
+
+
+def _round(self: Any, decimals: int | None = None) -> Any:
+    result = elementwise.round(self, decimals or 0)
+    if not self._weak:
+        return result
+    value = result._value
+    if decimals is None and value.dtype.is_float and stands_for_number(self._value):
+        value = cast_value(value, int64)  # what Python's `round` makes of a float
+    return wrap(_integer(result)._value if value.dtype is bool_ else value, True)
 
 
 def _whole(function: Callable[[Any], Tensor]) -> Callable[[Any], Any]:
@@ -230,17 +283,17 @@ class Operators(TensorCore):
     __ge__ = _comparison("ge", elementwise.greater_equal)
     __hash__ = None  # type: ignore[assignment]  # == compares elements
 
-    __neg__ = _unary(elementwise.negative)
-    __pos__ = _unary(elementwise.positive)
-    __abs__ = _unary(elementwise.absolute)
-    __invert__ = _unary(elementwise.bitwise_invert)
-    __round__ = elementwise.round
+    __neg__ = unary_operator(elementwise.negative)
+    __pos__ = unary_operator(elementwise.positive)
+    __abs__ = unary_operator(elementwise.absolute)
+    __invert__ = unary_operator(elementwise.bitwise_invert, on_bools=True)
+    __round__ = _round
     __floor__ = _whole(elementwise.floor)
     __ceil__ = _whole(elementwise.ceil)
     __trunc__ = _whole(elementwise.trunc)
 
     def __divmod__(self, other: Any) -> Any:
-        return elementwise.floor_divide(self, other), elementwise.remainder(self, other)  # type: ignore[arg-type]
+        return _quotient(self, other), _rest(self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
-        return elementwise.floor_divide(other, self), elementwise.remainder(other, self)  # type: ignore[arg-type]
+        return _quotient(other, self), _rest(other, self)

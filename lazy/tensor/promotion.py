@@ -7,9 +7,10 @@ those rules, and gives float32 beside float16.
 Python scalars, and tensors that came from one (loop carries, arguments), are *weak*: they take the
 other operand's dtype unless their kind is higher (bool < int < float < complex); then an integer
 operand gives the default float. Weak beside weak stays weak. A Python int that the other operand's
-dtype can't hold is refused, as is one that is an argument of a compiled function or a loop's index; what
-is computed of those, or carried by a loop, wraps as the other operand does. Functions that make arrays
-of Python numbers (`promote_arrays`) have them as int64 among integers.
+dtype can't hold is refused, as is a loop's index, and what Python computes of ints that are arguments
+of a compiled function (`graph.python_numbers`); what loops carry wraps as the other operand does.
+Functions of such ints alone give an int64, as NumPy's do; operators give what gives way again.
+Functions that make arrays of Python numbers (`promote_arrays`) have them as int64 among integers.
 """
 
 from __future__ import annotations

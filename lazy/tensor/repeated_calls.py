@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
 from loopgrad.graph.location import user_location
-from loopgrad.graph.nodes import NODE, Location, Noted, Value
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.nodes import NODE, Leaf, Location, Noted, Value
+from loopgrad.graph.types import DType, TensorType, int64
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, held
@@ -168,6 +168,8 @@ def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Va
             value = x._value
             expression: Expression = value.expression or expression_of(value)
             if expression is OPAQUE or _is_open_constant(expression):  # which may be looked at
+                return False
+            if x._weak and value.dtype is int64 and isinstance(value, Leaf):  # what it meets must be able to hold it
                 return False
             if value in operands:
                 words += ("again", operands.index(value), x._weak)

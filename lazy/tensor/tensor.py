@@ -47,13 +47,17 @@ from loopgrad.lazy.tensor import exchange
 from loopgrad.lazy.tensor.core import ArrayLike, copied
 from loopgrad.lazy.tensor.errors import traced_value_error
 from loopgrad.lazy.tensor.evaluation import device_of, part_of, to_device, to_numpy
-from loopgrad.lazy.tensor.operators import Operators
+from loopgrad.lazy.tensor.operators import Operators, unary_operator
 from loopgrad.lazy.tensor.outputs import Out, assign
 from loopgrad.lazy.tensor.promotion import allow_cast, as_dtype
 from loopgrad.lazy.tensor.storage import as_array, viewed, whole
 from loopgrad.lazy.tensor.view_steps import Reinterpreted
 
 PUBLIC: Final = "Tensor"
+
+
+_REAL: Final = unary_operator(complex_functions.real)
+_IMAG: Final = unary_operator(complex_functions.imag)
 
 
 class Tensor(Operators):
@@ -315,7 +319,7 @@ class Tensor(Operators):
     @property
     def real(self) -> Tensor:
         """The real parts, in the tensor's memory; `x.real = values` writes them."""
-        return complex_functions.real(self)
+        return _REAL(self)
 
     @real.setter
     def real(self, values: ArrayLike) -> None:
@@ -324,7 +328,7 @@ class Tensor(Operators):
     @property
     def imag(self) -> Tensor:
         """The imaginary parts, in the tensor's memory; of real numbers zeros. `x.imag = values` writes them."""
-        return complex_functions.imag(self)
+        return _IMAG(self)
 
     @imag.setter
     def imag(self, values: ArrayLike) -> None:
@@ -469,7 +473,7 @@ class Tensor(Operators):
     cumprod = running_totals.cumprod
     argsort = sorting.argsort
     clip = special_values.clip
-    conj = conjugate = complex_functions.conj
+    conj = conjugate = unary_operator(complex_functions.conj)
     round = elementwise.round
     dot = matrix_products.dot
     trace = matrix_products.trace

@@ -116,7 +116,7 @@ def checkpoint(
         if save is None:  # nothing is computed again: only the memory of arguments and results is the function's own
             return map_leaves(lambda x: private(as_tensor(x)), call([private(t) for t in tensors]))
         as_tuple = flatten(tuple(tensors))[1]
-        traced = trace_tree("checkpoint", traceable, as_tuple, [kind_of(t) for t in tensors])
+        traced = trace_tree("checkpoint", traceable, as_tuple, [kind_of(t) for t in tensors], leaves=tensors)
         values = recomputed(traced.graph, (*(t._value for t in tensors), *traced.captures), save)
         return unflatten(traced.structure, [wrap(v, w) for v, w in zip(values, traced.weak, strict=True)])
 

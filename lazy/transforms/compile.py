@@ -20,7 +20,7 @@ from weakref import WeakMethod
 
 import numpy as np
 
-from loopgrad.graph.build import current_scope, enter, trace
+from loopgrad.graph.build import enter, trace
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Leaf, Value
 from loopgrad.lazy.loops.traced_functions import as_result
@@ -41,7 +41,9 @@ from loopgrad.lazy.transforms.compiled_arguments import (
     check_required,
     is_weak,
     kind_of_input,
+    number_requirements,
     type_of,
+    weak_ones,
     writes,
 )
 from loopgrad.lazy.transforms.compiled_methods import BoundCompiled
@@ -191,10 +193,10 @@ class Compiled(Standing):
             kind = type(x)
             if isinstance(x, TensorCore):
                 value = x._value
-                if x._weak or not isinstance(value, Leaf):
+                if not isinstance(value, Leaf):
                     return None
                 buffer = value.buffer
-                key.append(value.type if x._view is None or value.shape else (value.type, ARRAY))
+                key.append(kind_of_input(x) if x._weak or x._view is not None else value.type)
                 committed = isinstance(value, TensorLeaf) and value.committed
                 if buffer.device != name:
                     taken = None if committed else device.taken(buffer)
@@ -288,10 +290,10 @@ class Compiled(Standing):
             result = self._fun(*args, **kwargs)
             outputs, out_structure = flatten(result)
             written = writes(leaves, given, values)
-            ends = current_scope().required  # type: ignore[union-attr]  # the function is being traced
-            required = tuple([(i, *ends[v]) for i, v in enumerate(values) if v in ends])
-            found.extend((out_structure, _form_of(result, outputs), written, required))
-            return [*(as_result("compile", x)._value for x in outputs), *(given[j]._value for j in written)]
+            tensors = [as_result("compile", x) for x in outputs]
+            required, weak = number_requirements(tensors, values), weak_ones(tensors)
+            found.extend((out_structure, _form_of(result, outputs), written, required, weak))
+            return [*(t._value for t in tensors), *(given[j]._value for j in written)]
 
         types = [type_of(x) for x in leaves]
         with derivation(reads=reads):
@@ -303,12 +305,12 @@ class Compiled(Standing):
         with enter(None):
             executable = compiled(device, graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        tree, form, written, required = found
+        tree, form, written, required, weak = found
         placed, parts = chosen is not None, call.parts
         size = executable.host_bytes + graph_bytes(graph)
         version = Version(
-            executable, device, types, captured, tree, form, placed, returned, written, parts, required, reason, size,
-            WeakMethod(self._forget),
+            executable, device, types, captured, tree, form, placed, returned, written, parts, required, weak, reason,
+            size, WeakMethod(self._forget),
         )  # fmt: skip
         read_by(version, [*captures, *reads])
         return version

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from loopgrad.graph.build import Scope, current_scope
 from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.python_numbers import Requirement, require, requirements
+from loopgrad.graph.ranges import limits
+from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, TensorLeaf, is_scalar, wrap
 from loopgrad.lazy.tensor.promotion import scalar_dtype
 from loopgrad.lazy.tensor.storage import as_array, check_writable, is_array_without_axes, is_number, share_memory, write
@@ -58,6 +61,8 @@ def is_weak(x: Any) -> bool:
 def argument(x: Any, value: Value, weak: bool) -> Tensor:
     """What the function is called with in place of an argument."""
     tensor = wrap(value, weak)
+    if weak and isinstance(value.scope, Scope):
+        value.scope.numbers.add(value)
     return as_array(tensor) if is_array_without_axes(x) else tensor
 
 
@@ -65,13 +70,37 @@ def _is_number(x: Any) -> bool:
     return is_scalar(x) or isinstance(x, np.generic) or (isinstance(x, TensorCore) and is_number(x))
 
 
-def check_required(leaves: Sequence[Any], required: Sequence[tuple[int, int, int]]) -> None:
-    """OverflowError where a Python int at a position is none of low, ..., high: the function has it meet elements of a
-    dtype that can't hold others."""
-    for i, low, high in required:
-        if type(leaves[i]) is int and not low <= leaves[i] <= high:
-            expected, fix = f"an integer from {low} to {high} for argument {i}", "use a wider dtype for the arrays"
-            raise OverflowError(explained("compile", expected, leaves[i], f"{fix} that meet it"))
+def check_required(leaves: Sequence[Any], required: Sequence[Requirement]) -> None:
+    """OverflowError where what the function computes of Python ints among its arguments, in Python if it is called by
+    itself, is none of low, ..., high: elements of a dtype that can't hold others meet it."""
+    for number, low, high, text in required:
+        found = number(leaves)
+        if type(found) is not int and isinstance(found, TensorCore):
+            found = int(found)  # type: ignore[call-overload]  # computed by a program before this one
+        if type(found) is float or not low <= found <= high:
+            expected, fix = f"an integer from {low} to {high} {text}", "use a wider dtype for the arrays that meet it"
+            raise OverflowError(explained("compile", expected, found, fix))
+
+
+def number_requirements(results: Sequence[Tensor], arguments: Sequence[Value]) -> tuple[Requirement, ...]:
+    """What `check_required` is to check for the function being traced, whose results are ints as well."""
+    require_results(results)
+    scope = current_scope()
+    assert scope is not None
+    return requirements(scope, arguments)
+
+
+def require_results(results: Sequence[Tensor]) -> None:
+    """Note that ints among results, which Python would compute, must be int64's."""
+    for t in results:
+        if t._weak and t._value.dtype is int64:
+            require(t._value, *limits(int64))
+
+
+def weak_ones(results: Sequence[Tensor]) -> tuple[bool, ...]:
+    """Which results' dtypes give way to arrays'; empty where none does."""
+    weak = tuple([t._weak for t in results])
+    return weak if any(weak) else ()
 
 
 def writes(leaves: Sequence[Any], given: Sequence[Tensor], values: Sequence[Value]) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
+from loopgrad.graph.python_numbers import Requirement
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import computed_tensor
 from loopgrad.lazy.tensor.trees import unflatten
@@ -33,7 +34,8 @@ class Version:
     returns_input: bool  # then arrays are copied: the caller may write to them later
     written: tuple[int, ...]  # the inputs that the function writes to: their new elements are the last outputs
     parts: tuple[Any, ...]  # what the static arguments were compared by
-    required: tuple[tuple[int, int, int], ...]  # positions of ints, and between what they must lie
+    required: tuple[Requirement, ...]  # what integers of arguments that were Python numbers must be
+    weak: tuple[bool, ...]  # of each result whether its dtype gives way to arrays'; empty where none's does
     reason: str
     size: int
     forgetting: WeakMethod[Callable[[Version], None]]
@@ -62,7 +64,11 @@ class Version:
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
-        if self.form == "single":
+        if self.form == "single" and not self.weak:
             return computed_tensor(buffers[0], self.chosen)
         tensors = [computed_tensor(b, self.chosen) for b in buffers]
-        return tuple(tensors) if self.form == "tuple" else unflatten(self.structure, tensors)
+        for tensor, weak in zip(tensors, self.weak):  # noqa: B905  # of most functions none is weak
+            tensor._weak = weak
+        if self.form == "tuple":
+            return tuple(tensors)
+        return tensors[0] if self.form == "single" else unflatten(self.structure, tensors)

@@ -3,8 +3,8 @@
     step(x, 0.1)      a float64[8] on the CPU, a float      the same again: their buffers, and the program runs
 
 Kinds of arguments are compared one by one with what the program takes, without making a key of them. A call in which
-anything is otherwise (other settings, kinds or devices, tensors to be computed first, or from Python's numbers, arrays
-without axes, arguments that are written to) is looked at as any other.
+anything is otherwise (other settings, kinds or devices, tensors to be computed first, arrays without axes, arguments
+that are written to) is looked at as any other.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, TensorLeaf
 from loopgrad.lazy.tensor.tree_patterns import TreePattern
+from loopgrad.lazy.transforms.compiled_arguments import check_required
 from loopgrad.lazy.transforms.compiled_version import Version
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS
@@ -41,7 +42,10 @@ class LatestCall:
         self._borrows = version.device.lent is not None and not version.returns_input
         self._lend = None if version.device.kind in HOST_KINDS else version.device.lent
         types = version.types
-        self._kinds = [(kind, type, type.dtype.np) for kind, type in zip(kinds, types, strict=True)]
+        self._kinds = [
+            (kind if kind in PYTHON_SCALARS else type, type, type.dtype.np, kind == (type, True))
+            for kind, type in zip(kinds, types, strict=True)
+        ]
 
     def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Buffer] | None:
         """The program's inputs for arguments of the same kinds; None where more is to be looked at."""
@@ -55,10 +59,10 @@ class LatestCall:
             return None
         found: list[Buffer] = []
         placed, lend = False, self._lend
-        for x, (kind, type_, dtype) in zip(leaves, kinds):  # noqa: B905  # checked, and half the time
+        for x, (kind, type_, dtype, weak) in zip(leaves, kinds):  # noqa: B905  # checked, and half the time
             if isinstance(x, TensorCore):
                 leaf = x._value
-                if type(leaf) is not TensorLeaf or x._weak:
+                if type(leaf) is not TensorLeaf or x._weak is not weak:
                     return None
                 if leaf.committed:
                     placed = True
@@ -87,6 +91,8 @@ class LatestCall:
             found.append(buffer)
         if placed is not self._placed:
             return None
+        if version.required:
+            check_required(leaves, version.required)
         version.used = True
         return found if not version.captured else [*found, *version.captured]
 
@@ -97,13 +103,11 @@ def latest_call(key: Sequence[Any], version: Version, pattern: TreePattern | Non
     config, place = settings if isinstance(settings, tuple) else (settings, None)
     if not isinstance(config, Config) or place not in (None, version.device.name):
         return None
-    if parts or version.written or version.required:
+    if parts or version.written:
         return None
     if structure is not None and pattern is None:
         return None
-    of_numbers = [kind in PYTHON_SCALARS if isinstance(kind, type) else False for kind in kinds]
-    types = version.types
-    if any(kind != type_ and not number for kind, type_, number in zip(kinds, types, of_numbers, strict=True)):
+    known = zip(kinds, version.types, strict=True)
+    if any(kind not in PYTHON_SCALARS and kind not in (type_, (type_, True)) for kind, type_ in known):
         return None
-    exact = [kind if number else type_ for kind, type_, number in zip(kinds, types, of_numbers, strict=True)]
-    return LatestCall(config, place is not None, version, exact, pattern)
+    return LatestCall(config, place is not None, version, kinds, pattern)

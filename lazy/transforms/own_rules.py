@@ -147,7 +147,9 @@ class OwnRule(ABC):
         structure = flatten(tuple(tensors))[1]
         orders = _orders()
         with _for_orders(max(orders - 1, 0)):
-            primal = trace_tree(call.what, lambda given: self.fun(*call.arguments(given)), structure, call.kinds)
+            primal = trace_tree(
+                call.what, lambda given: self.fun(*call.arguments(given)), structure, call.kinds, leaves=tensors
+            )
             if orders:
                 kind, regions, captures = self._traced(call, primal)
             else:
