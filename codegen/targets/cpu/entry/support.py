@@ -15,10 +15,10 @@ drv.matmul.* batched integer products
 from __future__ import annotations
 
 import re
-import sys
 from functools import cache
 from typing import Final
 
+from loopgrad.codegen.targets.cpu.clock import clock_ir
 from loopgrad.codegen.targets.cpu.entry.call_context import (
     HEADER,
     HOST_CALL,
@@ -54,13 +54,12 @@ def support_ir(user: str) -> str:
 
 @cache
 def _functions() -> tuple[str, ...]:
-    text = _REPORTS + _TICK + _STACKS + TABLES + STACK_CAPACITIES
+    text = _REPORTS + clock_ir("drv.now") + _TICK + _STACKS + TABLES + STACK_CAPACITIES
     text += "".join(_FILL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64", "i128"))
     for name, width in (("float32", "32"), ("float64", "64")):
         text += _PRODUCT.replace("$N$", name).replace("$W$", width)
     text += "".join(_MATMUL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64"))
     constants = {
-        "CLOCK": 6 if sys.platform == "darwin" else 1,
         "POLL": POLL_NANOSECONDS,
         "HOST_CALL": HOST_CALL,
         "INTERRUPTED": INTERRUPTED,
@@ -137,17 +136,6 @@ define internal void @drv.grew(ptr %context) {
 """
 
 _TICK: Final = """
-define internal i64 @drv.now() {
-  %time = alloca { i64, i64 }
-  %ignored = call i32 @clock_gettime(i32 $CLOCK$, ptr %time)
-  %s = load i64, ptr %time
-  %ns_p = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
-  %ns = load i64, ptr %ns_p
-  %scaled = mul i64 %s, 1000000000
-  %sum = add i64 %scaled, %ns
-  ret i64 %sum
-}
-
 define internal i32 @drv.tick(ptr %context) {
   %now = call i64 @drv.now()
   %polled_p = getelementptr i64, ptr %context, i64 $H.polled$

@@ -18,6 +18,7 @@ import platform
 import sys
 from typing import Final
 
+from loopgrad.codegen.targets.cpu.clock import clock_ir
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool.heaps import HEAPS
 from loopgrad.codegen.targets.cpu.pool.launches import launches_ir
@@ -45,7 +46,6 @@ def pool_ir() -> str:
         "PAUSE_TYPE": "llvm.aarch64.hint(i32)" if arm else "llvm.x86.sse2.pause()",
         "MAP_FLAGS": 0x1002 if darwin else 0x22,
         "HUGE_PAGES": 0 if darwin else 14,  # MADV_HUGEPAGE; no effect on small blocks
-        "CLOCK": 6 if darwin else 1,
         "SIG_BLOCK": 1 if darwin else 0,
         "RAISED": HEADER["raised_type"],
         "POLLED": HEADER["polled"],
@@ -53,7 +53,7 @@ def pool_ir() -> str:
         "BEFORE_HEAP": -HEADER["heap_base"],
         "POLL": POLL_NANOSECONDS,
     }
-    text = _GLOBALS + HEAPS + _WORK + _WAIT + _WORKER + _REGION + POLL + launches_ir()
+    text = _GLOBALS + HEAPS + _WORK + clock_ir("now") + _WAIT + _WORKER + _REGION + POLL + launches_ir()
     for name, value in constants.items():
         text = text.replace(f"${name}$", str(value))
     return text
@@ -161,17 +161,6 @@ out:
 """
 
 _WAIT: Final = """
-define internal i64 @now() {
-  %time = alloca { i64, i64 }
-  %ignored = call i32 @clock_gettime(i32 $CLOCK$, ptr %time)
-  %s = load i64, ptr %time
-  %ns_p = getelementptr { i64, i64 }, ptr %time, i32 0, i32 1
-  %ns = load i64, ptr %ns_p
-  %scaled = mul i64 %s, 1000000000
-  %sum = add i64 %scaled, %ns
-  ret i64 %sum
-}
-
 define internal void @await_epoch(i32 %seen) {
 entry:
   %start = call i64 @now()
