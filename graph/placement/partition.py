@@ -38,7 +38,7 @@ from loopgrad.graph.placement.places import (
     is_reduced,
     meets,
 )
-from loopgrad.graph.placement.sums import Counts, Partial, resized
+from loopgrad.graph.placement.sums import Counts, Partial, cut, resized
 from loopgrad.graph.primitives import NULLARY, PRIMITIVES
 from loopgrad.graph.primitives.collectives import TOKEN, columns
 from loopgrad.graph.rebuild import GraphBuilder
@@ -46,6 +46,7 @@ from loopgrad.graph.types import DType, StackType, TensorType
 
 Type = TensorType | StackType
 LARGE: Final = 1 << 18  # bytes from which on it is worth another message that each process combines a part
+EVEN: Final = 32  # rows of each process from which on one more is little
 SWIFT: Final = 32  # times as many, where devices exchange memory: 8 MiB take two H200s as long as another message
 
 
@@ -181,12 +182,12 @@ class GraphPartition:
                 self._settle((m,), (self._alone(m.rows),))
             return
         started, self.under_way = self.under_way, []
-        cut = [s for s in started if s.op == "all_to_all"]
-        if cut and all(self._op(m) != "all_to_all" for m in meetings):  # what waits would be done before the rest is
+        shared = [s for s in started if s.op == "all_to_all"]
+        if shared and all(self._op(m) != "all_to_all" for m in meetings):  # what waits would be done before the rest is
             self._meet_all(meetings)
             meetings = []
         parts = self._by_columns([m for m in meetings if self._op(m) == "all_to_all"])
-        parts += [part for s in cut for part in self._parts_made(s)]
+        parts += [part for s in shared for part in self._parts_made(s)]
         self._meet_all([m for m in meetings if self._op(m) != "all_to_all"] + parts)
         for s in started:
             if s.op != "all_to_all":
@@ -249,7 +250,7 @@ class GraphPartition:
     def _finished(self, started: Started) -> Sequence[Partial]:
         attrs = {**started.attrs, "started": True}
         self.token, *found = self.builder.emit(started.op, (self.token, *started.operands), attrs)
-        return _by_meeting(started.meetings, found)
+        return _by_meeting(started.meetings, self._with_own(started.op, started.operands, attrs, found))
 
     def _parts_made(self, started: Started) -> list[Meeting]:
         return [self._part_made(m, rows) for m, rows in zip(started.meetings, self._finished(started), strict=True)]
@@ -261,32 +262,53 @@ class GraphPartition:
         return [self._part_made(m, rows) for m, rows in exchanged]
 
     def _flat(self, meetings: Sequence[Meeting]) -> list[Meeting]:
-        """With one axis of columns."""
-        b = self.builder
+        """With an axis of columns to share out."""
+        return [replace(m, rows=tuple(map(self._with_columns, m.rows))) for m in meetings]
 
-        def flat(rows: Value) -> Value:
-            return b.value("reshape", rows, shape=(rows.shape[0], prod(rows.shape[1:])))
+    def _with_columns(self, rows: Value) -> Value:
+        shape = self._shared(rows.shape[1:])
+        return rows if shape == rows.shape[1:] else self.builder.value("reshape", rows, shape=(rows.shape[0], *shape))
 
-        return [replace(m, rows=tuple(map(flat, m.rows))) for m in meetings]
+    def _shared(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """As what processes share out a row of this shape along its first axis: as it is, which spares copies, where
+        that gives them about as many elements each."""
+        even = shape and (shape[0] % self.part.size == 0 or shape[0] >= EVEN * self.part.size)
+        return shape if even else (prod(shape),)
 
     def _part_made(self, meeting: Meeting, rows: Partial) -> Meeting:
         """The same of all rows of this process' elements, which are its rows then."""
         shape, size = meeting.rows[0].shape[1:], self.part.size
-        counts = tuple([len(columns(prod(shape), rank, size)) for rank in range(size)])
+        counts = tuple([len(columns(self._shared(shape)[0], rank, size)) for rank in range(size)])
         mine = (meeting.combine(rows),)
         combine = lambda parts: self._shaped(parts, shape)  # noqa: E731
         return replace(meeting, rows=mine, counts=(counts,), combine=combine, by_element=False)
 
     def _shaped(self, parts: Partial, shape: tuple[int, ...]) -> Value:
-        (flat,) = parts
-        return self.builder.value("reshape", flat, shape=shape)
+        (found,) = parts
+        return found if found.shape == shape else self.builder.value("reshape", found, shape=shape)
 
     def _exchanged(self, op: str, meetings: Sequence[Meeting]) -> Sequence[Partial]:
         if not meetings:
             return ()
         operands, attrs = self._operands(op, meetings)
         self.token, *found = self.builder.emit(op, (self.token, *operands), attrs)
-        return _by_meeting(meetings, found)
+        return _by_meeting(meetings, self._with_own(op, operands, attrs, found))
+
+    def _with_own(
+        self, op: str, operands: Sequence[Value], attrs: dict[str, Any], found: Sequence[Value]
+    ) -> Sequence[Value]:
+        """What a collective gives, and between it what this process has itself, where that wasn't sent."""
+        if op != "all_to_all":
+            return found
+        b, rank, size = self.builder, self.part.rank, self.part.size
+        whole = []
+        for rows, others, counts in zip(operands, found, attrs["counts"], strict=True):
+            mine, before = columns(rows.shape[1], rank, size), sum(counts[:rank])
+            parts = (cut(b, others, 0, 0, before), cut(b, rows, 1, mine.start, mine.stop),
+                     cut(b, others, 0, before, others.shape[0]))  # fmt: skip
+            some = [part for part in parts if part.shape[0]] or [others]
+            whole.append(some[0] if len(some) == 1 else b.emit("concat", some, {"axis": 0})[0])
+        return whole
 
     def _operands(self, op: str, meetings: Sequence[Meeting]) -> tuple[tuple[Value, ...], dict[str, Any]]:
         """The operands behind the token, and the attributes, of another collective of the program."""

@@ -43,9 +43,15 @@ def resized(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
 
 
 def cut(b: GraphBuilder, v: Value, axis: int, start: int, stop: int) -> Value:
-    """Elements start to stop along an axis."""
+    """Elements start to stop along an axis. Of a concat those of one piece are taken from the piece."""
     if start == 0 and stop == v.shape[axis]:
         return v
+    if v.node is not None and v.node.op == "concat" and v.node.attrs["axis"] == axis:
+        before = 0
+        for piece in v.node.operands:
+            if before <= start and stop <= before + piece.shape[axis]:
+                return cut(b, piece, axis, start - before, stop - before)
+            before += piece.shape[axis]
     first, last = resized([0] * len(v.shape), axis, start), resized(v.shape, axis, stop)
     return b.value("slice", v, start=first, stop=last, step=(1,) * len(v.shape))
 
@@ -203,8 +209,11 @@ class Combination:
         """A power of two of rows combined, neighbours first: a total and its rest, if several are."""
         while (count := rows[0].shape[0]) > 1:
             ways = min(count, NEIGHBOURS)
-            groups = [self._groups(v, ways) for v in rows]
-            parts = [tuple([self._member(v, i) for v in groups]) for i in range(ways)]
+            if ways == count:
+                parts = [tuple([cut(self.b, v, 0, i, i + 1) for v in rows]) for i in range(ways)]
+            else:
+                groups = [self._groups(v, ways) for v in rows]
+                parts = [tuple([self._member(v, i) for v in groups]) for i in range(ways)]
             while len(parts) > 1:
                 parts = [self.joined(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             rows = parts[0] if count == ways else self.kept(parts[0])

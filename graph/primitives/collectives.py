@@ -5,8 +5,8 @@
     all_gather   (token, x, ...)   ->  token, the rows of every process' x along axis 0, in the order of processes
                                        attrs counts: per operand how many rows each process has; part: this process;
                                        final: no other collective follows in a call
-    all_to_all   (token, x, ...)   ->  token, of the rows of every process' x those columns (along axis 1) that are this
-                                       process' (`columns`), in the order of processes
+    all_to_all   (token, x, ...)   ->  token, of the rows of every other process' x those columns (along axis 1) that
+                                       are this process' (`columns`), in the order of processes
                                        attrs counts, part, final
     all_sum      (token, x, ...)   ->  token, the sum of every process' x, in the order that the engine likes
                                        attrs final
@@ -79,7 +79,7 @@ class Engine(Protocol):
         ...
 
     def all_to_all(self, attrs: Attrs, parts: Sequence[Array]) -> list[Array]:
-        """The own columns of the rows of all processes, operand by operand."""
+        """The own columns of the rows of all other processes, operand by operand."""
         ...
 
     @property
@@ -141,7 +141,7 @@ def _infer_all_to_all(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[
         if len(t.shape) < 2:
             raise shape_error("all_to_all", "rows with columns", t, "give each an axis of columns")
         own = columns(t.shape[1], attrs["part"], len(rows))
-        found.append(TensorType((t.shape[0], len(own), *t.shape[2:]), t.dtype))
+        found.append(TensorType((t.shape[0] - rows[attrs["part"]], len(own), *t.shape[2:]), t.dtype))
     return (TOKEN, *found)
 
 

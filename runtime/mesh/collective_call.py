@@ -8,7 +8,8 @@ where in it; and what it has to give, where that is short. So
 - a value and its gradient by a few parameters take one message.
 
 What is longer follows in a second one; memory for it is there before the first is sent, so that nothing fails between.
-What was started goes on in another thread (`background`), as a whole; whoever meets the others next waits for it.
+What was started goes on in another thread (`background`), as a whole; whoever meets the others next waits for it. On
+the memory of devices it goes on beside their work, and what comes there waits where it is joined.
 """
 
 from __future__ import annotations
@@ -149,14 +150,15 @@ class CollectiveCall:
         counts: Sequence[Sequence[int]] = attrs["counts"]
         size, part = self._communicator.size, attrs["part"]
         spans = [[columns(x.shape[1], rank, size) for rank in range(size)] for x in parts]
+        others = [[0 if rank == part else n for rank, n in enumerate(c)] for c in counts]
         blocks = [
             GivenRows((sum(c), len(span[part]), *x.shape[2:]), x.dtype, c)
-            for x, span, c in zip(parts, spans, counts, strict=True)
+            for x, span, c in zip(parts, spans, others, strict=True)
         ]
-        each = []
-        for rank in range(size):
+        each = [packed_bytes(())] * size
+        for rank in [rank for rank in range(size) if rank != part]:
             cut = [x[:, s[rank].start : s[rank].stop] for x, s in zip(parts, spans, strict=True)]
-            each.append(packed_bytes([np.ascontiguousarray(x).reshape(-1) for x in cut]))
+            each[rank] = packed_bytes([np.ascontiguousarray(x).reshape(-1) for x in cut])
         data = np.concatenate(each)
         taken = [sum(block.bytes_of(rank) for block in blocks) for rank in range(size)]
         received = np.empty(sum(taken), np.uint8)
@@ -227,14 +229,15 @@ class CollectiveCall:
         element = t.dtype.itemsize * prod(t.shape[2:])
         row = t.shape[1] * element
         spans = [columns(t.shape[1], rank, size) for rank in range(size)]
+        others = [rank for rank in range(size) if rank != part]
         sent = [
-            (rank, source + i * row + span.start * element, len(span) * element)
-            for rank, span in enumerate(spans)
+            (rank, source + i * row + spans[rank].start * element, len(spans[rank]) * element)
+            for rank in others
             for i in range(t.shape[0])
         ]
         taken = []
-        for rank, count in enumerate(counts):
-            for _ in range(count):
+        for rank in others:
+            for _ in range(counts[rank]):
                 taken.append((rank, at, len(spans[part]) * element))
                 at += len(spans[part]) * element
         return sent, taken

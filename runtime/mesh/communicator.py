@@ -102,7 +102,7 @@ class Memory(Protocol):
         ...
 
     def exchange(self, parts: Sequence[Exchanged]) -> None:
-        """Of each part what goes to other processes and to this one, and what comes from them."""
+        """Of each part what goes to other processes, and what comes from them."""
         ...
 
     def sum(self, parts: Sequence[Summed]) -> None:

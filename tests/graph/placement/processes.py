@@ -60,7 +60,8 @@ class ThreadEngine:
         self.sent += sum(part.nbytes for part in parts)
         each = self._exchanged(parts)
         own = [columns(x.shape[1], self.rank, len(each)) for x in parts]
-        columns_of = zip(zip(*each, strict=True), own, strict=True)
+        given = [[x[:0] if rank == self.rank else x for x in parts] for rank, parts in enumerate(each)]
+        columns_of = zip(zip(*given, strict=True), own, strict=True)
         return [np.concatenate([x[:, mine.start : mine.stop] for x in column]) for column, mine in columns_of]
 
     def all_sum(self, attrs: Any, parts: Sequence[Any]) -> Arrays:

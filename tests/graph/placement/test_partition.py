@@ -267,6 +267,7 @@ def test_large_gradients_start_while_those_of_earlier_layers_are_computed(monkey
         assert len(begun) == len(ended) == 2 * starts - bool(starts)
         assert len([i for i in begun if i < products[-1]]) == starts - bool(starts)
         assert all(i > products[-1] for i, name in ended.items() if name == "all_gather")
+        assert (max(ended, default=-1) == len(steps) - 1) == bool(starts)  # it leaves the result where it is wanted
 
 
 def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_number():
