@@ -46,6 +46,8 @@ def _infer_matmul(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Grap
 
 
 def _matmul(attrs: Attrs, a: Array, b: Array) -> tuple[Array]:
+    """Of dense copies: how operands lie in memory decides in which order NumPy's BLAS adds up."""
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     with np.errstate(all="ignore"):
         if a.dtype.itemsize == 2 and a.dtype.kind in "fV":  # ml_dtypes types have no loop in np.matmul
             sums = np.matmul(a.astype(np.float32), b.astype(np.float32))

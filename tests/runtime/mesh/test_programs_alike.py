@@ -156,3 +156,15 @@ def test_bits_do_not_depend_on_where_collectives_stand() -> None:
         expected = lg.tree.leaves(program(*[lg.asarray(a, device="interpreter") for a in (rows, p)]))
         for value, reference in zip(each[0], expected, strict=True):
             np.testing.assert_allclose(value, np.asarray(reference), rtol=1e-10, atol=1e-14)
+
+
+def test_products_of_the_interpreter_add_up_in_one_order() -> None:
+    """Shards that are filled up lie otherwise in memory than those that aren't."""
+    x = np.random.default_rng(0).random((130, 17))
+
+    def products(mesh: lg.Mesh) -> list[bytes]:
+        found = lg.compile(lambda x: (x.T @ x[:, 0], x.T @ x))(lg.shard(x, mesh))
+        return [np.asarray(v).tobytes() for v in found]
+
+    each = [bits for size in (1, 2, 3) for bits in on_threads(size, products, "interpreter")]
+    assert all(bits == each[0] for bits in each)
