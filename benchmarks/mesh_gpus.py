@@ -32,6 +32,7 @@ import numpy as np
 
 DEEPEST: Final = 4096
 BYTES: Final = (8, 1 << 20, 1 << 26)
+WARM: Final = 4  # calls before: what comes back to the same addresses is recorded by then
 ROUNDS: Final = 7
 PATIENCE: Final = 400  # seconds for what one kind of process measures
 Found = dict[str, float]
@@ -49,8 +50,9 @@ def median_of_slowest(
     call: Callable[[], Any], done: Callable[[], Any], meet: Callable[[float], float], n: int
 ) -> float:
     """Seconds of a call of n in a row until the last is `done`; `meet` gives all processes the largest of theirs."""
-    call()
-    done()
+    for _ in range(WARM):
+        call()
+        done()
     times = []
     for _ in range(ROUNDS):
         meet(0.0)

@@ -105,8 +105,9 @@ class RoutineCall:
 @dataclass(frozen=True, slots=True)
 class RoutineStep:
     """A library routine, a primitive of the graph by its name, on whole slots; `attrs` are sorted pairs. A GPU's
-    `launches` do it one after the other, with what they need besides in the slots `scratch`, or a library of the device
-    in the way of `call`; without either the host calls NumPy (runtime.cpu.host_calls)."""
+    `launches` do it one after the other, or a library of the device in the way of `call`; without either the host calls
+    NumPy (runtime.cpu.host_calls). `scratch`: slots that it writes besides, what launches need, or the results of a
+    collective that is under way from here on."""
 
     name: str
     inputs: tuple[int, ...]

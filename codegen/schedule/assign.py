@@ -102,7 +102,8 @@ def _renumbered(step: Step, number: Callable[[int], int]) -> Step:
         case MatmulStep():
             return replace(step, left=number(step.left), right=number(step.right), out=number(step.out))
         case RoutineStep():
-            return replace(step, inputs=tuple(map(number, step.inputs)), outputs=tuple(map(number, step.outputs)))
+            inputs, outputs, scratch = (tuple(map(number, s)) for s in (step.inputs, step.outputs, step.scratch))
+            return replace(step, inputs=inputs, outputs=outputs, scratch=scratch)
         case ReserveStep():
             return replace(step, depth=number(step.depth))
         case PushStep() | PopStep():

@@ -10,7 +10,7 @@ Circle: `codegen/schedule/steps.py` makes the steps of a loop or branch, whose b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from loopgrad.codegen.lower.context import NotLaneLocal, Settings, Stored
@@ -44,6 +44,7 @@ from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import distribute, mask
 from loopgrad.graph.primitives import STACKS
+from loopgrad.graph.primitives.collectives import is_started
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
@@ -161,7 +162,7 @@ class BlockScheduler:
             (g.level, min(position[v.node] for v in g.roots if v.node is not None), g) for g in groups
         ]
         tasks += [(level, position[node], node) for node, level in levels.step.items()]
-        for _, _, task in sorted(tasks, key=lambda t: t[:2]):
+        for _, _, task in sorted(tasks, key=lambda t: (t[0], _rank(t[2]), t[1])):
             if isinstance(task, Group):
                 self._kernel(task)
             elif task.regions or task.op in STACKS:
@@ -380,8 +381,21 @@ class BlockScheduler:
             for buffer in (*sources, *results):
                 buffer.exact = True
             inputs, outputs = (tuple([b.number for b in buffers]) for buffers in (sources, results))
+            if is_started(node.attrs):
+                self._under_way(node, outputs)
             self.steps.append(RoutineStep(node.op, inputs, outputs, tuple(sorted(node.attrs.items()))))
             self.storage.update({v: Stored((b,)) for v, b in zip(node.results, results, strict=True)})
+
+    def _under_way(self, node: Node, outputs: tuple[int, ...]) -> None:
+        """Where a collective is awaited: it writes its results from where it started."""
+        number = ("number", node.attrs["number"])
+        for i, step in enumerate(self.steps):
+            if not isinstance(step, RoutineStep) or step.scratch:
+                continue
+            if step.name == "collective_start" and number in step.attrs:
+                self.steps[i] = replace(step, scratch=outputs[1:])
+                return
+        raise AssertionError(f"collective {node.attrs['number']} is awaited, and was not started in this block")
 
     def _program_step(self, node: Node) -> None:
         for v in node.operands:
@@ -410,6 +424,14 @@ class BlockScheduler:
                 continue
             return True
         return False
+
+
+def _rank(task: Group | Node) -> int:
+    """Of tasks that don't wait for each other: a collective starts before what is computed meanwhile, and is awaited
+    behind it."""
+    if isinstance(task, Group):
+        return 0
+    return -(task.op == "collective_start") or int(is_started(task.attrs))
 
 
 def _preferred(graph: Graph, targets: Sequence[ProgramBuffer | None]) -> dict[Value, ProgramBuffer]:

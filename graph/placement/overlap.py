@@ -20,12 +20,16 @@ from loopgrad.graph.types import TensorType
 
 EARLY: Final = 1 << 20  # bytes of each process that are worth a message of their own
 OPERATIONS: Final = 8  # to be left for each byte: networks bring 10 GB/s and more, a core does 10^10 a second and more
+SWIFT_BYTES: Final = 4  # times as many where devices exchange memory
+SWIFT_OPERATIONS: Final = 16  # likewise: links of GPUs bring 200 GB/s and more, a GPU does 3 * 10^13 a second and more
 TRIPS: Final = 16  # of loops whose number isn't known
 
 
-def worth_starting(nbytes: int, operations: int, size: int) -> bool:
-    """Whether results of so many bytes of all processes start early, before so many operations of all."""
-    return nbytes >= EARLY * size and operations >= OPERATIONS * nbytes
+def worth_starting(nbytes: int, operations: int, size: int, swift: bool) -> bool:
+    """Whether results of so many bytes of all processes start early, before so many operations of all. `swift`: devices
+    exchange memory."""
+    least, each = (SWIFT_BYTES, SWIFT_OPERATIONS) if swift else (1, 1)
+    return nbytes >= EARLY * size * least and operations >= OPERATIONS * nbytes * each
 
 
 def operations(node: Node) -> int:

@@ -222,7 +222,7 @@ class GraphPartition:
         size = self.part.size
         large = [m for m in self.meetings if m.sent(size) >= LARGE]
         nbytes = sum([m.sent(size) for m in large])
-        if not worth_starting(nbytes, operations, size):
+        if not worth_starting(nbytes, operations, size, self.partition.swift):
             return
         self.meetings = [m for m in self.meetings if m.sent(size) < LARGE]
         before, self.under_way = self.under_way, []

@@ -95,7 +95,15 @@ class Engine(Protocol):
         self, name: str, attrs: Attrs, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         """The collective of that name, from and to these addresses, once processes have met for it; `types` are those
-        of the own rows."""
+        of the own rows. One that only starts is beside the work that comes until it is joined."""
+        ...
+
+    def join(self, attrs: Attrs) -> None:
+        """What comes waits for the first collective of this number that was started and wasn't joined."""
+        ...
+
+    def join_all(self) -> None:
+        """What comes waits for all that was started."""
         ...
 
 

@@ -136,8 +136,17 @@ class CudaApi:
     def make_event(self) -> Any:
         return self._get(self.cuda.cuEventCreate(WITHOUT_TIMING), "making an event")
 
-    def record(self, event: Any) -> None:
-        self._get(self.cuda.cuEventRecord(event, self._stream), "recording an event")
+    def record(self, event: Any, stream: int | None = None) -> None:
+        self._get(self.cuda.cuEventRecord(event, self._stream if stream is None else stream), "recording an event")
+
+    def follow(self, event: Any) -> None:
+        self._get(self.cuda.cuStreamWaitEvent(self._stream, event, 0), "letting the stream wait")
+
+    def make_stream(self) -> int:
+        answer = self.cuda.cuCtxGetStreamPriorityRange()
+        self._get(answer, "asking for priorities")
+        first = answer[2]
+        return int(self._get(self.cuda.cuStreamCreateWithPriority(NON_BLOCKING, first), "making a stream"))
 
     def wait(self, event: Any) -> None:
         self._get(self.cuda.cuEventSynchronize(event), "waiting for an event")

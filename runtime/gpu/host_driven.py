@@ -26,6 +26,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.steps import all_steps, named
 from loopgrad.codegen.targets.gpu.interface import KernelInterface
+from loopgrad.codegen.targets.gpu.record import change_under_way
 from loopgrad.graph.errors import LoopgradError, LoopLimitError
 from loopgrad.graph.primitives import PRIMITIVES, REFERENCE
 from loopgrad.graph.primitives.collectives import is_started, memory_engine
@@ -62,7 +63,11 @@ class HostDriven(StepWalk):
 
     def run(self, inputs: Sequence[Allocation]) -> None:
         self._retired += self._bindings.copy_shadowed(self._recorder)
-        self.steps(self._program.steps)
+        try:
+            self.steps(self._program.steps)
+        finally:
+            if self._exchanges:
+                engine_of_call().join_all()  # also where this fails: the memory is others' then
         self._flush()
         self._capacities.know_tensors(self._bindings.peaks)
 
@@ -182,13 +187,10 @@ class HostDriven(StepWalk):
 
     def host_call(self, step: RoutineStep) -> None:
         self._flush()
-        collective = PRIMITIVES[step.name].collective and memory_engine() is not None
-        if collective and self._counters.keys().isdisjoint(step.inputs):
-            engine_of_call().meet(dict(step.attrs))
-            slots = (*step.inputs[FIRST:], *step.outputs[FIRST:])
-            moved(self._program, step, [self._bindings.owner(slot).address for slot in slots])
-            return
         attrs = dict(step.attrs)
+        if self._exchanges and PRIMITIVES[step.name].collective:
+            self._exchange(step, attrs)
+            return
         arrays = [self._array(slot) for slot in (step.inputs[:1] if is_started(attrs) else step.inputs)]
         with np.errstate(all="ignore"):
             results = REFERENCE[step.name](attrs, *arrays)
@@ -196,6 +198,18 @@ class HostDriven(StepWalk):
             type = self._program.slots[slot].type
             dense = np.ascontiguousarray(np.asarray(result, type.dtype.np)).reshape(type.shape)
             self._driver.write(self._bindings.owner(slot), dense)
+
+    def _exchange(self, step: RoutineStep, attrs: dict[str, Any]) -> None:
+        """A collective on the memory of devices; one that is under way is joined."""
+        engine = engine_of_call()
+        if is_started(attrs):
+            engine.join(attrs)
+            return
+        engine.meet(attrs)
+        if not change_under_way(step):
+            engine.join_all()  # collectives are in one order on all devices
+        slots = (*step.inputs[FIRST:], *(step.scratch or step.outputs[FIRST:]))
+        moved(self._program, step, [self._bindings.owner(slot).address for slot in slots])
 
     # stacks of whole tensors
 

@@ -4,7 +4,8 @@ A stretch holds launches and calls of libraries, one after the other, in one lis
 which later runs start again: on streams a graph. Where devices exchange memory, collectives are among them. Kernels
 whose stacks may be too small aren't: the host looks at each before it goes on, since what other processes are sent must
 be right; nor is a collective behind a kernel that may report something, or behind another one: a process that has other
-kernels may wait between them, before it meets the others again.
+kernels may wait between them, before it meets the others again. Collectives that go on beside other work, and those
+that come meanwhile, which wait for them, the host starts: what was recorded before them needn't wait.
 
 The arrays of a loop rotate, so a stretch in it comes back to a few sets of addresses, and has a list for each: a graph
 with a library's calls holds the addresses that they were given.
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineStep, Step
-from loopgrad.codegen.targets.gpu.record import ProgramRecord, meets
+from loopgrad.codegen.targets.gpu.record import ProgramRecord, change_under_way, meets
 from loopgrad.graph.primitives.collectives import ENGINE
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.recorded_exchange import ExchangeRecording
@@ -45,6 +46,7 @@ class RecordedPiece:
         `moved`: its arrays don't lie where they lay in its last run."""
         for attrs in self._met:
             ENGINE.get().meet(attrs)
+            ENGINE.get().join_all()  # collectives are in one order on all devices
         if moved:
             self._recorder.refresh()
         if self._launches.may_report:
@@ -83,13 +85,15 @@ def stretches(
     recorded."""
     found: list[Step | list[Step]] = []
     open_: list[Step] = []
+    under_way = 0
 
     def close() -> None:
         found.extend([list(open_)] if len(open_) >= shortest else open_)
         open_.clear()
 
     for step in steps:
-        collective = exchanges and meets(step)
+        under_way += change_under_way(step)
+        collective = exchanges and meets(step) and not under_way
         if collective and any(meets(s) or _may_report(program, s) for s in open_):
             close()
         if collective or _is_recorded(program, step):

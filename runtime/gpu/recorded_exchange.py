@@ -33,7 +33,8 @@ def engine_of_call() -> Engine:
 
 
 def moved(program: Any, step: RoutineStep, addresses: Sequence[int]) -> None:
-    """Put a collective behind the work that was started, on the memory at its operands' and results' addresses."""
+    """Put a collective behind the work that was started, on the memory at its operands' and results' addresses. One
+    that only starts is beside what comes."""
     types: list[TensorType] = [program.slots[slot].type for slot in step.inputs[FIRST:]]
     n = len(types)
     engine_of_call().move(step.name, dict(step.attrs), types, addresses[:n], addresses[n:])

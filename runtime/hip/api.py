@@ -41,6 +41,7 @@ class HipApi:
         self._stream = self._get(hip.hipStreamCreateWithFlags(NON_BLOCKING), "making a stream")
         self.stream = address(self._stream)
         self._ordering: Any = None  # an event between streams
+        self._streams: list[Any] = []  # others than that
         self.leave(before)
 
     def _attribute(self, attribute: Any) -> int:
@@ -133,8 +134,18 @@ class HipApi:
     def make_event(self) -> Any:
         return self._get(self.hip.hipEventCreateWithFlags(WITHOUT_TIMING), "making an event")
 
-    def record(self, event: Any) -> None:
-        self._get(self.hip.hipEventRecord(event, self._stream), "recording an event")
+    def record(self, event: Any, stream: int | None = None) -> None:
+        self._get(self.hip.hipEventRecord(event, self._stream if stream is None else stream), "recording an event")
+
+    def follow(self, event: Any) -> None:
+        self._get(self.hip.hipStreamWaitEvent(self._stream, event, 0), "letting the stream wait")
+
+    def make_stream(self) -> int:
+        answer = self.hip.hipDeviceGetStreamPriorityRange()
+        self._get(answer, "asking for priorities")
+        made = self._get(self.hip.hipStreamCreateWithPriority(NON_BLOCKING, answer[2]), "making a stream")
+        self._streams.append(made)  # a handle that its owner lets go may be freed
+        return address(made)
 
     def wait(self, event: Any) -> None:
         self._get(self.hip.hipEventSynchronize(event), "waiting for an event")

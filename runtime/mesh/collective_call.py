@@ -79,6 +79,7 @@ class CollectiveCall:
         self._memory = memory
         self._messages = Messages(communicator, digest, describe)
         self._started: dict[int, deque[Future[list[Array]]]] = {}  # by their numbers
+        self._beside: dict[int, deque[int]] = {}  # likewise, on the memory of devices
 
     # ---- the engine
 
@@ -210,6 +211,10 @@ class CollectiveCall:
         self, name: str, attrs: Any, types: Sequence[TensorType], sources: Sequence[int], targets: Sequence[int]
     ) -> None:
         assert self._memory is not None
+        if name == "collective_start":
+            started = self._memory.beside(lambda: self.move(attrs["op"], attrs, types, sources, targets))
+            self._beside.setdefault(attrs["number"], deque()).append(started)
+            return
         parts = zip(types, sources, targets, strict=True)
         if name == "all_gather":
             gathered: list[Gathered] = []
@@ -222,6 +227,14 @@ class CollectiveCall:
             self._memory.exchange([self._exchange(attrs["part"], *part, counts) for part, counts in each])
         else:
             self._memory.sum([(source, target, t.size, t.dtype) for t, source, target in parts])
+
+    def join(self, attrs: Any) -> None:
+        assert self._memory is not None
+        self._memory.join(self._beside[attrs["number"]].popleft())
+
+    def join_all(self) -> None:
+        assert self._memory is not None
+        self._memory.join_all()
 
     def _exchange(self, part: int, t: TensorType, source: int, target: int, counts: Sequence[int]) -> Exchanged:
         """What goes to whom and comes from whom, row by row."""

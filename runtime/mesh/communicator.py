@@ -6,7 +6,7 @@ the host is a `Memory` beside it (`runtime/gpu/streams/collectives.py`: NCCL, RC
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -91,8 +91,7 @@ class Communicator(Protocol):
 
 
 class Memory(Protocol):
-    """Collectives on the memory of devices, in the order of their work. All processes call the same in the same order.
-    """
+    """Collectives on the memory of devices, in the order of their work. All processes call the same in the same order."""
 
     @property
     def name(self) -> str: ...
@@ -107,6 +106,19 @@ class Memory(Protocol):
 
     def sum(self, parts: Sequence[Summed]) -> None:
         """Of each part the sums over processes, in the engine's own order."""
+        ...
+
+    def beside(self, start: Callable[[], None]) -> int:
+        """The collectives that `start` asks for, behind the work that was started and beside what comes, until that
+        joins them by what this gives. All must be joined before another collective that isn't beside."""
+        ...
+
+    def join(self, started: int) -> None:
+        """What comes waits for these collectives, if it doesn't yet."""
+        ...
+
+    def join_all(self) -> None:
+        """What comes waits for all that was started beside."""
         ...
 
 

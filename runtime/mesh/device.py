@@ -82,7 +82,7 @@ class MeshDevice:
     @property
     def overlaps(self) -> bool:
         """Whether collectives may be under way while this process computes."""
-        return self.memory is None and self.communicator.background is not None
+        return self.memory is not None or self.communicator.background is not None
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         local = self.inner.put(array, copy)
@@ -301,9 +301,7 @@ class MeshExecutable(Executable):
             raise
         notes = tuple(partition.notes)
         types, lanes = self.output_types, tuple([p.axis for p in found])
-        return LocalProgram(
-            executable, places, found, types, digest, met, fallible, list(axes), lanes, notes, title
-        )
+        return LocalProgram(executable, places, found, types, digest, met, fallible, list(axes), lanes, notes, title)
 
     def record(self, buffers: Sequence[Buffer]) -> Recording:
         return MeshRecording(self, buffers)

@@ -1,6 +1,7 @@
 """A stream-ordered driver in this process: calls as CUDA and HIP have them, graphs with conditional nodes.
 
-The stream is empty whenever a call returns. Conditions are words of a table; the update kernel stores there.
+The stream is empty whenever a call returns. What is put on another one is done when the stream waits for it, as late as
+a device may. Conditions are words of a table; the update kernel stores there.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class HostApi:
         self.memory: dict[int, Any] = {}
         self.launches = self.graphs = 0
         self.held = 0
+        self.others: dict[int, list[Callable[[], None]]] = {}  # what is on other streams
+        self.events: dict[int, tuple[int, int]] = {}  # how much of which stream an event waits for
+        self.done: dict[int, int] = {}  # of the work of other streams
 
     # context and memory
 
@@ -94,14 +98,36 @@ class HostApi:
     def synchronize(self) -> None:
         """Nothing is under way."""
 
-    def make_event(self) -> None:
-        """Events are always past."""
+    def make_event(self) -> int:
+        self.events[len(self.events)] = (self.stream, 0)
+        return len(self.events) - 1
 
-    def record(self, event: Any) -> None:
-        """As above."""
+    def record(self, event: int, stream: int | None = None) -> None:
+        self.events[event] = (stream or self.stream, len(self.others.get(stream or self.stream, ())))
 
     def wait(self, event: Any) -> None:
-        """As above."""
+        """The stream has nothing under way."""
+
+    def follow(self, event: int) -> None:
+        stream, count = self.events[event]
+        for work in self.others.get(stream, [])[self.done.get(stream, 0) : count]:
+            work()
+            self.done[stream] += 1
+
+    def make_stream(self) -> int:
+        made = len(self.others) + 1
+        self.others[made], self.done[made] = [], 0
+        return made
+
+    def order(self, before: int, after: int) -> None:
+        assert before == self.stream, "another stream's work is followed by events"
+
+    def put(self, stream: int, work: Callable[[], None]) -> None:
+        """Work of a library."""
+        if stream == self.stream:
+            work()
+        else:
+            self.others[stream].append(work)
 
     def poke(self, target: int, value: int) -> None:
         ctypes.c_uint64.from_address(target).value = value

@@ -107,7 +107,7 @@ class ProgramRecord:
     @cached_property
     def meets(self) -> bool:
         """Collectives are among the steps, in loops and branches as well."""
-        return any(map(meets, all_steps(self.steps)))
+        return any(map(is_collective, all_steps(self.steps)))
 
     @cached_property
     def recordable(self) -> bool:
@@ -136,9 +136,18 @@ class ProgramRecord:
 
 def meets(step: Step) -> bool:
     """Whether it is a collective that starts and ends in one."""
-    if not (isinstance(step, RoutineStep) and PRIMITIVES[step.name].collective):
-        return False
-    return step.name != "collective_start" and not is_started(dict(step.attrs))
+    return is_collective(step) and not change_under_way(step)
+
+
+def change_under_way(step: Step) -> int:
+    """How many more collectives are under way behind it."""
+    if not (isinstance(step, RoutineStep) and is_collective(step)):
+        return 0
+    return (step.name == "collective_start") - is_started(dict(step.attrs))
+
+
+def is_collective(step: Step) -> bool:
+    return isinstance(step, RoutineStep) and PRIMITIVES[step.name].collective
 
 
 def by_host(step: Step) -> bool:

@@ -81,13 +81,23 @@ class StreamApi(Protocol):
 
     def make_event(self) -> Any: ...
 
-    def record(self, event: Any) -> None: ...
+    def record(self, event: Any, stream: int | None = None) -> None:
+        """What the stream, or one of `make_stream`, has so far."""
+        ...
 
     def wait(self, event: Any) -> None:
         """Until the work before the last `record` is done; at once where there was none."""
         ...
 
-    # other libraries' streams, by their handles
+    def follow(self, event: Any) -> None:
+        """What is put on the stream from now on waits for the work before the last `record`."""
+        ...
+
+    # other streams, by their handles: of this device, of other libraries
+
+    def make_stream(self) -> int:
+        """One whose kernels the device starts first, where those of the stream wait as well."""
+        ...
 
     def order(self, before: int, after: int) -> None:
         """What is put on stream `after` from now on waits for what is on `before`."""

@@ -1,7 +1,8 @@
 """Collectives on a device's own memory and stream, by a library with NCCL's C interface (NCCL; AMD's RCCL).
 
 A collective is put on the stream behind what makes its operands, and what reads its results comes behind it: the host
-doesn't wait. All operands of one travel in one group, which the library starts as one kernel. Rows of which every
+doesn't wait. One that only starts is put on a second stream, beside the work that comes until that waits for it.
+All operands of one travel in one group, which the library starts as one kernel. Rows of which every
 process has as many are gathered by one call; others by one call for each process that has some.
 
 Processes find each other through the communicator that they have already (MPI), which also brings errors and the check
@@ -75,6 +76,11 @@ class StreamCollectives:
         self.name = library.name
         self._library, self._driver = library, driver
         self._handle = c_void_p()
+        self._stream = driver.api.stream
+        self._second: int | None = None
+        self._events: list[Any] = []  # that nobody waits for
+        self._started: dict[int, Any] = {}  # events behind what is on the second stream, by how many came before
+        self._count = 0
         with driver.lock:
             library.call("ncclCommInitRank", byref(self._handle), size, UniqueId.from_buffer_copy(token), rank)
 
@@ -87,6 +93,34 @@ class StreamCollectives:
     def sum(self, parts: Sequence[Summed]) -> None:
         self._grouped(self._sum, parts)
 
+    def beside(self, start: Callable[[], None]) -> int:
+        api = self._driver.api
+        with self._driver.watched({}):
+            if self._second is None:
+                self._second = api.make_stream()
+            event = self._events.pop() if self._events else api.make_event()
+            api.order(api.stream, self._second)
+            self._stream = self._second
+            try:
+                start()
+            finally:
+                self._stream = api.stream
+                api.record(event, self._second)
+                self._count += 1
+                self._started[self._count] = event
+        return self._count
+
+    def join(self, started: int) -> None:
+        event = self._started.pop(started, None)
+        if event is not None:
+            with self._driver.watched({}):
+                self._driver.api.follow(event)
+            self._events.append(event)
+
+    def join_all(self) -> None:
+        for started in list(self._started):
+            self.join(started)
+
     def _grouped(self, do: Callable[[Any], None], parts: Sequence[Any]) -> None:
         with self._driver.watched({f"{self.name}'s collective": None}):
             self._library.call("ncclGroupStart")
@@ -98,7 +132,7 @@ class StreamCollectives:
 
     def _gather(self, part: Gathered) -> None:
         source, target, lengths = part
-        call, handle, stream = self._library.call, self._handle, self._driver.api.stream
+        call, handle, stream = self._library.call, self._handle, self._stream
         if len(set(lengths)) == 1:
             if lengths[0]:
                 call("ncclAllGather", source, target, lengths[0], BYTES, handle, stream)
@@ -113,13 +147,12 @@ class StreamCollectives:
         for function, spans in zip(("ncclSend", "ncclRecv"), part, strict=True):
             for rank, address, length in spans:
                 if length:
-                    handle, stream = self._handle, self._driver.api.stream
-                    self._library.call(function, address, length, BYTES, rank, handle, stream)
+                    self._library.call(function, address, length, BYTES, rank, self._handle, self._stream)
 
     def _sum(self, part: Summed) -> None:
         source, target, count, dtype = part
         if count:
-            arguments = (count, TYPES[dtype], ADD, self._handle, self._driver.api.stream)
+            arguments = (count, TYPES[dtype], ADD, self._handle, self._stream)
             self._library.call("ncclAllReduce", source, target, *arguments)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.graph.placement import partition
+from loopgrad.graph.placement import overlap, partition
 from loopgrad.graph.types import float32
 from loopgrad.lazy.mesh.meshes import Mesh
 from loopgrad.runtime.devices import MAKERS, get_device
@@ -21,6 +21,7 @@ from loopgrad.runtime.mesh.communicator import Alone
 from loopgrad.runtime.mesh.device import MeshDevice
 from loopgrad.runtime.mesh.messages import FAILED, HEADER, Head
 from tests.simulator.device import SimulatorDevice
+from tests.simulator.streams import HostApi
 
 
 class Function:
@@ -36,21 +37,35 @@ class Function:
 
 
 class StandIn:
-    """A library for one process, which notes what is called."""
+    """A library for one process, which notes what is called, and puts it on the streams of `api`, if that is known."""
 
     def __init__(self) -> None:
+        self.api: HostApi | None = None
         self.seen: list[Any] = []
+        self.sent: list[tuple[int, int]] = []
         functions = {
             "ncclGetUniqueId": lambda _: None, "ncclCommInitRank": lambda *_: None, "ncclGroupStart": lambda: None,
             "ncclGroupEnd": lambda: None, "ncclAllGather": self.moved, "ncclBroadcast": self.moved,
-            "ncclAllReduce": lambda source, target, count, *_: self.moved(source, target, 8 * count),
-            "ncclSend": lambda *_: None, "ncclRecv": lambda *_: None, "ncclGetErrorString": lambda _: b"refused",
+            "ncclAllReduce": lambda source, target, count, *more: self.moved(source, target, 8 * count, *more),
+            "ncclSend": lambda source, count, *_: self.sent.append((source, count)), "ncclRecv": self.received,
+            "ncclGetErrorString": lambda _: b"refused",
         }  # fmt: skip
         for name, do in functions.items():
             setattr(self, name, Function(name, self.seen, do))
 
-    def moved(self, source: int, target: int, count: int, *_: Any) -> None:
-        ctypes.memmove(target, source, count)
+    def moved(self, source: int, target: int, count: int, *more: Any) -> None:
+        def work() -> None:
+            ctypes.memmove(target, source, count)
+
+        if self.api is None:
+            work()
+        else:
+            self.api.put(more[-1], work)
+
+    def received(self, target: int, count: int, *more: Any) -> None:
+        source, sent = self.sent.pop(0)
+        assert sent == count
+        self.moved(source, target, count, *more)
 
     def names(self) -> list[str]:
         return [name for name, *_ in self.seen]
@@ -66,6 +81,8 @@ class WithLibrary(SimulatorDevice):
     def __init__(self, library: StandIn | None) -> None:
         super().__init__(1)
         self.library = library
+        if library is not None:
+            library.api = self.driver.host
 
     def collectives(self, communicator: Any) -> Any:
         return joined(lambda: self.library, "the library", self.driver, b"", communicator)
@@ -118,6 +135,35 @@ def test_the_bits_are_those_of_the_hosts_way(meshes: Any) -> None:
         total = float(lg.sum(lg.shard(x, both[0]) * 2.0))
     np.testing.assert_allclose(total, 2.0 * x.sum())
     assert "ncclAllReduce" in library.names()[before:]
+
+
+def deep(weights: Any, x: Any) -> Any:
+    for w in weights:
+        x = lg.tanh(x @ w)
+    return lg.mean(lg.sum(x * x, axis=1))
+
+
+def test_large_results_travel_on_a_stream_of_their_own(meshes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are there when the stream of kernels has waited for them, and not before: the stand-in moves nothing
+    earlier. Those that all wait for stay on that stream."""
+    library, *both = meshes
+    monkeypatch.setattr(partition, "LARGE", 1 << 8)
+    monkeypatch.setattr(overlap, "EARLY", 1 << 8)
+    rng, found = np.random.default_rng(0), []
+    weights, x = list(rng.standard_normal((4, 32, 32)).astype(np.float32)), rng.random((64, 32), np.float32)
+    for mesh in both:
+        step = lg.compile(lg.value_and_grad(deep))
+        for _ in range(3):
+            library.seen.clear()
+            results = step([lg.asarray(w) for w in weights], lg.shard(x, mesh))
+            found.append([np.asarray(v).tobytes() for v in lg.tree.leaves(results)])
+            streams = [call[-1] for call in library.seen if call[0] in ("ncclAllGather", "ncclRecv", "ncclBroadcast")]
+            assert {*streams} == ({0, 1} if mesh is both[0] else set())
+        assert ("start on their way" in str(step.plan(weights, lg.shard(x, mesh)))) or mesh is both[1]
+    assert all(bits == found[0] for bits in found)
+    driver = MAKERS["mesh:library"]().inner.driver
+    assert len(driver.host.others[1]) == driver.host.done[1] > 0
+    assert len(driver.host.events) < 8
 
 
 def note_pieces(library: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,8 +308,7 @@ def test_large_results_are_gathered_where_devices_exchange_memory(meshes: Any, m
             x = lg.shard(np.ones((2, rows)), where)
             total = lg.compile(lg.psum)
             found = np.asarray(total(x))
-            if where is by_host or way == "all_gather":  # the stand-in sends nothing
-                np.testing.assert_array_equal(found, np.full(rows, 2.0))
+            np.testing.assert_array_equal(found, np.full(rows, 2.0))
             row = next(row for row in total.plan(x).routines)
             assert row.name == way
             assert ("the library, in the device's memory" in row.provider) == (where is mesh)

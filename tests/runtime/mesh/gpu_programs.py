@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import loopgrad as lg
-from loopgrad.graph.placement import partition
+from loopgrad.graph.placement import overlap, partition
 from loopgrad.lazy.mesh.meshes import mesh_device
 from tests.graph.placement.test_partition import CASES
 from tests.runtime.mesh.programs import digest, replayed_on_gpus, results_of_cases
@@ -66,6 +66,26 @@ def trips_that_meet(mesh: lg.Mesh) -> dict[str, str]:
     return found
 
 
+def beside_other_work(mesh: lg.Mesh) -> dict[str, str]:
+    """Gradients so large that they travel while others are computed, again and again, and when the call is replayed."""
+    rng = np.random.default_rng(2)
+    weights = [lg.asarray((rng.standard_normal((1024, 1024)) / 32.0).astype(np.float32)) for _ in range(4)]
+    x = lg.shard(rng.standard_normal((2048, 1024)).astype(np.float32), mesh)
+
+    def deep(weights: Any, x: Any) -> Any:
+        for w in weights:
+            x = lg.tanh(x @ w)
+        return lg.mean(lg.sum(x * x, axis=1))
+
+    step = lg.compile(lg.value_and_grad(deep))
+    replay = step.capture(weights, x)
+    found = {digest(step(weights, x)) for _ in range(8)} | {digest(replay.replay(weights, x)) for _ in range(4)}
+    assert len(found) == 1, found
+    if mesh.size > 1:
+        assert "start on their way" in str(step.plan(weights, x))
+    return {"large gradients": found.pop()}
+
+
 def sums_of_the_engine(mesh: lg.Mesh) -> None:
     """In its own order: right, not bit by bit."""
     whole = np.linspace(0.0, 1.0, 77_001)
@@ -103,9 +123,11 @@ def main() -> None:
     found: dict[str, Any] = {}
     for count in (5, 130):
         found.update(results_of_cases(mesh, CASES, count))
-    limit, partition.LARGE = partition.LARGE, 1  # type: ignore[misc]
+    usual = partition.LARGE, overlap.EARLY, overlap.OPERATIONS
+    partition.LARGE, overlap.EARLY, overlap.OPERATIONS = 1, 0, 0  # type: ignore[misc]
     found.update({f"{name}, large": bits for name, bits in results_of_cases(mesh, CASES, 33).items()})
-    partition.LARGE = limit  # type: ignore[misc]
+    partition.LARGE, overlap.EARLY, overlap.OPERATIONS = usual  # type: ignore[misc]
+    found.update(beside_other_work(mesh))
     found.update(replayed_on_gpus(mesh))
     found.update(skewed(mesh))
     found.update(trips_that_meet(mesh))

@@ -6,8 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pytest
 
 import loopgrad as lg
+from loopgrad.graph.placement import overlap, partition
+from loopgrad.lazy.mesh.meshes import mesh_device
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
 from loopgrad.runtime.session import SESSION
 from tests.runtime.mesh import random_meshes
@@ -87,6 +90,55 @@ def test_random_programs_that_went_wrong() -> None:
 def test_a_process_without_lanes_meets_for_one_collective_at_a_time() -> None:
     """It has fewer kernels than one that must look at a stack between two collectives, and met for both at once."""
     assert random_meshes.check(1017, EXCHANGING) is None
+
+
+def _deep(weights: Any, x: Any) -> Any:
+    for w in weights:
+        x = lg.tanh(x @ w)
+    return lg.mean(lg.sum(x * x, axis=1))
+
+
+def _limited(weights: Any, x: Any) -> Any:
+    """Lanes that take as many trips as they say, while a sum of them is under way."""
+    y = x
+    for w in weights:
+        y = y @ w
+    step = lambda s: (s[0] - 1.0, lg.sin(s[1]))  # noqa: E731
+    walked = lg.while_loop(lambda s: s[0] > 0.0, step, (y[:, 0], y[:, 1]), max_steps=50)[1]
+    return lg.sum(x, axis=0), lg.sum(walked * walked)
+
+
+def test_collectives_go_on_beside_other_work_of_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing writes what they read or uses the memory of what they write until they are joined, in the first call and
+    in those that are recorded; and nothing is under way any more when a call is over, also where it fails."""
+    monkeypatch.setattr(partition, "LARGE", 16)
+    monkeypatch.setattr(overlap, "EARLY", 16)
+    monkeypatch.setattr(overlap, "OPERATIONS", 0)
+    rng = np.random.default_rng(1)
+    weights = np.eye(8) + 0.01 * rng.standard_normal((4, 8, 8))
+    x = rng.random((40, 8))
+
+    def program(mesh: lg.Mesh) -> Any:
+        memory: Any = mesh_device(mesh).memory
+        found = []
+        for function in (lg.value_and_grad(_deep), _limited):
+            step = lg.compile(function)
+            for endless in (0.0, 0.0, 0.0, 90.0, 0.0):
+                lanes = lg.shard(np.where(np.arange(40)[:, None] == 39, x + endless, x), mesh)
+                before = memory.begun if memory else 0
+                try:
+                    results = step([lg.asarray(w) for w in weights], lanes)
+                    found.append([np.asarray(v).tobytes() for v in lg.tree.leaves(results)])
+                except lg.LoopLimitError as error:
+                    found.append([type(error).__name__.encode()])
+                if memory:
+                    assert memory.begun > before
+                    assert not memory.under_way
+        return found
+
+    alone, *others = [*on_threads(1, program, EXCHANGING), *on_threads(3, program, EXCHANGING)]
+    assert [len(each) for each in alone].count(1) == 1
+    assert others == [alone] * 3
 
 
 def _shared_by_batch(x: Any, p: Any) -> Any:

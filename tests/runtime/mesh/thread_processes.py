@@ -20,6 +20,7 @@ from loopgrad.runtime.mesh.communicator import Array, Bytes, CallHistory, Exchan
 from loopgrad.runtime.mesh.device import MeshDevice
 from tests.runtime.mesh.library import memory
 from tests.simulator.device import SimulatorDevice
+from tests.simulator.driver import PATTERN
 
 LONGEST: Final = 120.0  # seconds that a thread waits for the others, who may compile on a busy machine
 EXCHANGING: Final = "exchanging"  # a simulated GPU, whose memory goes to others without the host
@@ -80,37 +81,90 @@ class ThreadCommunicator:
         return np.asarray(sum(self._room.exchanged(self.rank, array.copy()))).astype(array.dtype)
 
 
+class UnderWay:
+    """A collective beside other work, which may read its operands and write its results at any time until it is joined:
+    so nobody may write the ones, or use the memory of the others. Until then that holds what nobody wants."""
+
+    def __init__(self) -> None:
+        self.read: list[tuple[int, Bytes]] = []
+        self.written: list[tuple[int, Bytes]] = []
+
+    def write(self, address: int, data: Bytes) -> None:
+        self.written.append((address, data))
+        memory(address, len(data))[:] = PATTERN
+
+    def end(self) -> None:
+        for address, data in self.read:
+            assert (memory(address, len(data)) == data).all(), "an operand of a collective under way was overwritten"
+        for address, data in self.written:
+            found = memory(address, len(data))
+            assert (found == PATTERN).all(), "the memory of a result under way was written"
+            found[:] = data
+
+
 class ThreadMemory:
-    """Implements `Memory`: what NCCL would put on a stream is done at once, since a simulator's work is."""
+    """Implements `Memory`: what NCCL would put on a stream is done at once, since a simulator's work is. `begun`: how
+    many collectives went on beside other work."""
 
     name = "threads' memory"
 
     def __init__(self, communicator: ThreadCommunicator) -> None:
         self._rank, self._exchanged = communicator.rank, communicator.exchanged
+        self._beside: UnderWay | None = None
+        self.under_way: dict[int, UnderWay] = {}
+        self.begun = 0
 
     def gather(self, parts: Sequence[Gathered]) -> None:
         for source, target, lengths in parts:
-            each = np.concatenate(self._exchanged(_bytes(source, lengths[self._rank])))
+            each = np.concatenate(self._exchanged(self._read(source, lengths[self._rank])))
             assert len(each) == sum(lengths)
-            if len(each):
-                memory(target, len(each))[:] = each
+            self._write(target, each)
 
     def exchange(self, parts: Sequence[Exchanged]) -> None:
         for sent, taken in parts:
-            each = self._exchanged([(to, _bytes(address, n)) for to, address, n in sent if n])
+            each = self._exchanged([(to, self._read(address, n)) for to, address, n in sent if n])
             queues = [[data for to, data in given if to == self._rank] for given in each]
             for rank, address, n in taken:
                 if n:
-                    memory(address, n)[:] = queues[rank].pop(0)
+                    self._write(address, queues[rank].pop(0))
             assert not any(queues)
 
     def sum(self, parts: Sequence[Summed]) -> None:
         for source, target, n, dtype in parts:
-            memory(target, n, dtype.np)[:] = sum(self._exchanged(memory(source, n, dtype.np).copy()))
+            each = self._exchanged(self._read(source, n * dtype.itemsize))
+            self._write(target, np.asarray(sum([own.view(dtype.np) for own in each])).view(np.uint8))
 
+    def beside(self, start: Callable[[], None]) -> int:
+        self.begun += 1
+        self._beside = self.under_way[self.begun] = UnderWay()
+        try:
+            start()
+            return self.begun
+        finally:
+            self._beside = None
 
-def _bytes(address: int, n: int) -> Bytes:
-    return memory(address, n).copy() if n else np.empty(0, np.uint8)
+    def join(self, started: int) -> None:
+        if started in self.under_way:
+            self.under_way.pop(started).end()
+
+    def join_all(self) -> None:
+        for started in list(self.under_way):
+            self.join(started)
+
+    def _read(self, address: int, n: int) -> Bytes:
+        found = memory(address, n).copy() if n else np.empty(0, np.uint8)
+        if self._beside is not None:
+            self._beside.read.append((address, found))
+        return found
+
+    def _write(self, address: int, data: Bytes) -> None:
+        if not len(data):
+            return
+        if self._beside is not None:
+            self._beside.write(address, data)
+        else:
+            assert not self.under_way, "collectives have one order on all devices"
+            memory(address, len(data))[:] = data
 
 
 class ExchangingDevice(SimulatorDevice):
