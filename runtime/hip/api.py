@@ -18,6 +18,7 @@ NOT_READY: Final = 600
 NON_BLOCKING: Final = 1
 WITHOUT_TIMING: Final = 2
 PORTABLE: Final = 1
+FIRST: Final = -1  # of priorities: what it says of their range is under development
 MOST_GROUPS: Final = (1 << 32) // 1024 - 1  # a launch has less than 2^32 work items
 
 
@@ -41,7 +42,6 @@ class HipApi:
         self._stream = self._get(hip.hipStreamCreateWithFlags(NON_BLOCKING), "making a stream")
         self.stream = address(self._stream)
         self._ordering: Any = None  # an event between streams
-        self._streams: list[Any] = []  # others than that
         self.leave(before)
 
     def _attribute(self, attribute: Any) -> int:
@@ -141,11 +141,7 @@ class HipApi:
         self._get(self.hip.hipStreamWaitEvent(self._stream, event, 0), "letting the stream wait")
 
     def make_stream(self) -> int:
-        answer = self.hip.hipDeviceGetStreamPriorityRange()
-        self._get(answer, "asking for priorities")
-        made = self._get(self.hip.hipStreamCreateWithPriority(NON_BLOCKING, answer[2]), "making a stream")
-        self._streams.append(made)  # a handle that its owner lets go may be freed
-        return address(made)
+        return address(self._get(self.hip.hipStreamCreateWithPriority(NON_BLOCKING, FIRST), "making a stream"))
 
     def wait(self, event: Any) -> None:
         self._get(self.hip.hipEventSynchronize(event), "waiting for an event")

@@ -84,6 +84,7 @@ class StandIn:
             "hipHostFree": (self.free, (IN,)),
             "hipMemGetInfo": (self.memory, (POINTER(c_size_t), POINTER(c_size_t))),
             "hipStreamCreateWithFlags": (lambda out, _: self.make(out, "stream"), (OUT, c_uint)),
+            "hipStreamCreateWithPriority": (lambda out, *_: self.make(out, "stream"), (OUT, c_uint, c_int)),
             "hipStreamQuery": (self.known, (IN,)),
             "hipStreamSynchronize": (self.known, (IN,)),
             "hipMemcpyAsync": (self.copy, (IN, IN, c_size_t, c_int, IN)),

@@ -53,6 +53,19 @@ def test_a_program_without_stacks_waits_for_nothing(sim):
 
 
 @inside
+def test_another_stream_follows_this_one_and_is_followed(sim):
+    api = get_device("cuda:0").driver.api
+    before = sim.counts()["orders"]
+    with get_device("cuda:0").driver.lock:
+        second, event = api.make_stream(), api.make_event()
+        assert second not in (0, api.stream)
+        api.order(api.stream, second)
+        api.record(event, second)
+        api.follow(event)
+    assert sim.counts()["orders"] - before == 2
+
+
+@inside
 def test_tables_are_sent_only_when_an_address_changed(sim):
     device = get_device("cuda:0")
     compiled = lg.compile(lambda x: x + 1.0)

@@ -93,6 +93,10 @@ def calls(stand_in: StandIn) -> None:
     event = api.make_event()
     api.record(event)
     api.wait(event)
+    second = api.make_stream()
+    api.order(api.stream, second)
+    api.record(event, second)
+    api.follow(event)
     assert api.available() == CAPACITY
     api.unpin(pinned)
     api.free(place)

@@ -262,6 +262,13 @@ CALL Status cuMemsetD32Async(Address target, unsigned value, size_t count, void 
 }
 
 CALL Status cuStreamCreate(void **out, unsigned flags) { READY; *out = malloc(1); return OK; }
+CALL Status cuStreamCreateWithPriority(void **out, unsigned flags, int priority) {
+    READY;
+    if (priority > 0 || priority < -5) return INVALID_VALUE;
+    *out = malloc(1);
+    return OK;
+}
+CALL Status cuCtxGetStreamPriorityRange(int *least, int *greatest) { READY; *least = 0; *greatest = -5; return OK; }
 CALL Status cuStreamQuery(void *stream) {
     READY;
     if (capture) return CAPTURING;
