@@ -64,6 +64,11 @@ def median_of_slowest(
     return statistics.median(times)
 
 
+def in_a_row(nbytes: int) -> int:
+    """Calls that let what the first one waits for say little."""
+    return max(16, (1 << 28) // nbytes)
+
+
 # ---- ours: what each process of a mesh measures
 
 
@@ -99,9 +104,7 @@ def ours(out: Path, device: str, sizes: Sequence[int], longest: int) -> None:
 
 def _lanes(lg: Any, mesh: Any, timed: Timed, sizes: Sequence[int]) -> None:
     strong, weak, peer = sizes
-    step = lg.compile(
-        lg.value_and_grad(lambda x, k: lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(v) + 0.1, x)))
-    )
+    step = lg.compile(lg.value_and_grad(lambda x, k: lg.sum(lg.fori_loop(0, k, lambda _, v: lg.sin(v) + 0.1, x))))
     cases = {
         "strong": (strong, False), "weak": (weak * mesh.size, False), "sorted": (strong, True), "peer": (peer, False)
     }  # fmt: skip
@@ -121,7 +124,7 @@ def _calls(lg: Any, mesh: Any, timed: Timed, device: str, longest: int) -> None:
         timed(f"no mesh, {kind}", lambda: small(plain), most)
         timed(f"nobody meets, {kind}", lambda: small(lanes), most)
         for size in [size for size in BYTES if size <= longest]:
-            x, n = lg.shard(np.ones((mesh.size, size // 4), np.float32), mesh), min(most, max(1, (1 << 28) // size))
+            x, n = lg.shard(np.ones((mesh.size, size // 4), np.float32), mesh), min(most, in_a_row(size))
             timed(f"gather {size}, {kind}", lambda x=x: gather(x), n)
             timed(f"sum {size}, {kind}", lambda x=x: ordered(x), n)
             with lg.options(fast_collectives=True):
@@ -152,7 +155,7 @@ def torch_process(rank: int, size: int, out: Path) -> None:
         for nbytes in BYTES:
             x = torch.ones(nbytes // 4, device="cuda")
             rows = torch.empty(size * (nbytes // 4), device="cuda")
-            n = min(most, max(1, (1 << 28) // nbytes))
+            n = min(most, in_a_row(nbytes))
             calls = {
                 "gather": lambda x=x, rows=rows: engine.all_gather_into_tensor(rows, x),
                 "sum": lambda x=x: engine.all_reduce(x),

@@ -65,7 +65,7 @@ def _timed(chosen: argparse.Namespace, mesh: lg.Mesh) -> dict[str, list[float]]:
     """Milliseconds of each kind of call, in the order in which they took turns."""
     rng, shape, dtype = np.random.default_rng(0), (chosen.width, chosen.width), getattr(lg, chosen.dtype)
     drawn = [(rng.standard_normal(shape) * chosen.width**-0.5).astype(np.float32) for _ in range(chosen.layers)]
-    weights = [lg.astype(lg.asarray(w), dtype) for w in drawn]
+    weights = [lg.astype(lg.asarray(w, device=mesh.device), dtype) for w in drawn]
     x = lg.astype(lg.shard(rng.standard_normal((chosen.rows, chosen.width)).astype(np.float32), mesh), dtype)
     lane = lg.astype(lg.shard(np.ones((mesh.size, *shape), np.float32), mesh), dtype)
     lanes = [lane * float(k) for k in range(chosen.layers)]

@@ -75,7 +75,7 @@ class Meeting:
     """What a collective is to make whole: rows of this process (of totals and of their rests, if both travel), how many
     of these and those each process has, what all rows make (`combine`), and the result of that (`finish`). `added`: the
     engine adds the rows up, of which there is one. `by_element`: each element of a row is combined with those of other
-    rows only."""
+    rows only. `add`: what the sum of all rows makes, where they are added up."""
 
     rows: Partial
     counts: Counts
@@ -83,6 +83,7 @@ class Meeting:
     result: Value
     added: bool = False
     by_element: bool = False
+    add: Callable[[Partial], Value] | None = None
     finish: Callable[[Value], Value] = lambda value: value
 
     @property
@@ -172,7 +173,17 @@ class GraphPartition:
                 "with lg.gather_all(x) first"
             )
             raise DeviceError(located(text, node.loc))
-        self.meetings.append(meeting)
+        self.meetings.append(self._in_one_order(meeting))
+
+    def _in_one_order(self, meeting: Meeting) -> Meeting:
+        """A sum of two has one order: large rows of two devices, one each, the engine may add up, in one collective."""
+        two = meeting.add is not None and meeting.counts == ((1, 1),)
+        if not (two and self.partition.swift and self._op(meeting) == "all_to_all"):
+            return meeting
+        (row,) = meeting.rows
+        own = self.builder.value("reshape", row, shape=row.shape[1:])
+        assert meeting.add is not None
+        return replace(meeting, rows=(own,), counts=(), combine=meeting.add, added=True, by_element=False)
 
     def flush(self) -> None:
         """One collective for all that is waiting; and the ends of those that are under way."""

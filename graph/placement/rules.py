@@ -254,11 +254,14 @@ def _met(
     b, part = walk.builder, walk.part
     (result,) = node.results
 
-    def combined(gathered: sums.Partial) -> Value:
-        total = combination.whole(gathered, n, part)
+    def narrowed(total: Value) -> Value:
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
-    walk.meet(Meeting(rows.own, rows.counts, combined, result, by_element=True), node)
+    def combined(gathered: sums.Partial) -> Value:
+        return narrowed(combination.whole(gathered, n, part))
+
+    add = (lambda found: narrowed(_only(found))) if combination.combine == "add" else None
+    walk.meet(Meeting(rows.own, rows.counts, combined, result, by_element=True, add=add), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:

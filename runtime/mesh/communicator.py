@@ -91,7 +91,7 @@ class Communicator(Protocol):
 
 
 class Memory(Protocol):
-    """Collectives on the memory of devices, in the order of their work. All processes call the same in the same order."""
+    """Collectives on the memory of devices, in the order of their work: all processes call the same, in one order."""
 
     @property
     def name(self) -> str: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -66,22 +67,24 @@ class ThreadEngine:
 
     def all_sum(self, attrs: Any, parts: Sequence[Any]) -> Arrays:
         each = self._exchanged(parts)
-        return [np.asarray(sum(column)) for column in zip(*each, strict=True)]
+        return [np.asarray(reduce(np.add, column)) for column in zip(*each, strict=True)]
 
 
 def run_parts(
     graph: Graph, places: tuple[Place, ...], arrays: Arrays, size: int, fast: bool = False,
     run: Callable[[Graph, Arrays], Sequence[Any]] = lambda graph, arrays: interpret(graph, arrays, False),
-    seen: list[int] | None = None, alike: Callable[..., bool] = lambda *_: False,
+    seen: list[int] | None = None, alike: Callable[..., bool] = lambda *_: False, swift: bool = False,
 ) -> tuple[list[list[Any]], tuple[Place, ...], int]:  # fmt: skip
     """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met.
-    `seen` gets how many bytes each has given; `alike`: how the device adds up products (`MeshPartition.rows_alike`)."""
+    `seen` gets how many bytes each has given; `alike`, `swift`: what their devices do (`rows_alike` and that of
+    `MeshPartition`)."""
     meeting, results, failed = Meeting(size), [None] * size, []
 
     def process(rank: int) -> None:
         try:
             part = ProcessPart(rank, size)
-            local, found, _ = partitioned(graph, places, replace(new_partition(part, fast), rows_alike=alike))
+            made = replace(new_partition(part, fast), rows_alike=alike, swift=swift)
+            local, found, _ = partitioned(graph, places, made)
             given = [own(a, p, part) for a, p in zip(arrays, places, strict=True)]
             engine = ThreadEngine(meeting, rank)
             ENGINE.set(engine)

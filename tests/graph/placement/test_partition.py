@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from loopgrad.graph.placement import layout, overlap, partition, rules
 from loopgrad.graph.placement.layout import ProcessPart, shard_count
 from loopgrad.graph.placement.places import Place
 from loopgrad.graph.placement.program import new_partition, partitioned
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.lazy.tensor.graph_export import graph_of
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.executable import Outgrown
@@ -233,6 +235,9 @@ def test_large_results_are_made_part_by_part_to_the_same_bits(name, monkeypatch)
     alone = _bytes(together(*run_parts(graph, places, arrays, 1)[:2]))
     met = run_parts(graph, places, arrays, 3)[2]
     monkeypatch.setattr(partition, "LARGE", 1)
+    monkeypatch.setattr(partition, "SWIFT", 1)
+    outputs, found, _ = run_parts(graph, places, arrays, 2, swift=True)  # of two rows the engine adds some up
+    assert _bytes(together(outputs, found)) == alone
     for size in (2, 3, 8):
         if size == 3:
             monkeypatch.setattr(overlap, "EARLY", 0)
@@ -268,6 +273,17 @@ def test_large_gradients_start_while_those_of_earlier_layers_are_computed(monkey
         assert len([i for i in begun if i < products[-1]]) == starts - bool(starts)
         assert all(i > products[-1] for i, name in ended.items() if name == "all_gather")
         assert (max(ended, default=-1) == len(steps) - 1) == bool(starts)  # it leaves the result where it is wanted
+
+
+@pytest.mark.parametrize(("size", "ways"), [(2, ["all_sum"]), (3, ["all_to_all", "all_gather"])])
+def test_a_large_sum_of_two_devices_is_one_collective(size, ways, monkeypatch):
+    """It has one order, whoever adds."""
+    monkeypatch.setattr(partition, "LARGE", 16)
+    monkeypatch.setattr(partition, "SWIFT", 1)
+    x = lg.asarray(RNG.random((48, 5)))
+    made = replace(new_partition(ProcessPart(0, size), fast=False), swift=True)
+    nodes = partitioned(graph_of(x.T @ x), (Place(0),), made)[0].nodes
+    assert [node.op for node in nodes if PRIMITIVES[node.op].collective] == ways
 
 
 def test_what_a_process_sends_of_a_large_gradient_does_not_grow_with_their_number():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import count
 from typing import Any, Final
 
@@ -78,7 +79,7 @@ class ThreadCommunicator:
         found[:] = np.concatenate(mine)
 
     def total(self, array: Array) -> Array:
-        return np.asarray(sum(self._room.exchanged(self.rank, array.copy()))).astype(array.dtype)
+        return np.asarray(reduce(np.add, self._room.exchanged(self.rank, array.copy()))).astype(array.dtype)
 
 
 class UnderWay:
@@ -132,7 +133,7 @@ class ThreadMemory:
     def sum(self, parts: Sequence[Summed]) -> None:
         for source, target, n, dtype in parts:
             each = self._exchanged(self._read(source, n * dtype.itemsize))
-            self._write(target, np.asarray(sum([own.view(dtype.np) for own in each])).view(np.uint8))
+            self._write(target, np.asarray(reduce(np.add, [own.view(dtype.np) for own in each])).view(np.uint8))
 
     def beside(self, start: Callable[[], None]) -> int:
         self.begun += 1
