@@ -280,7 +280,7 @@ def test_a_large_sum_of_two_devices_is_one_collective(size, ways, monkeypatch):
     """It has one order, whoever adds."""
     monkeypatch.setattr(partition, "LARGE", 16)
     monkeypatch.setattr(partition, "SWIFT", 1)
-    x = lg.asarray(RNG.random((48, 5)))
+    x = lg.asarray(RNG.random((64, 5)))
     made = replace(new_partition(ProcessPart(0, size), fast=False), swift=True)
     nodes = partitioned(graph_of(x.T @ x), (Place(0),), made)[0].nodes
     assert [node.op for node in nodes if PRIMITIVES[node.op].collective] == ways
