@@ -11,7 +11,17 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
 from loopgrad.graph.types import bool_, int64, uint8
 from loopgrad.lazy.numpy.creation import arange, zeros
-from loopgrad.lazy.numpy.elementwise import bitwise_and, bitwise_left_shift, bitwise_right_shift, remainder
+from loopgrad.lazy.numpy.elementwise import (
+    add,
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_right_shift,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    remainder,
+)
 from loopgrad.lazy.numpy.elementwise_compositions import array_equal
 from loopgrad.lazy.numpy.movement import (
     broadcast_arrays,
@@ -28,7 +38,7 @@ from loopgrad.lazy.numpy.movement import (
 from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.sorting import argsort, sort
-from loopgrad.lazy.numpy.special_values import clip, where
+from loopgrad.lazy.numpy.special_values import clip, isnan, where
 from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
@@ -40,6 +50,11 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
+_LONG, _WIDE, _FEW = (
+    1 << 16,
+    32,
+    4,
+)  # elements of a row, their bits, and of how many finding them takes less than a sort
 
 
 @repeated
@@ -49,15 +64,17 @@ def partition(
     """x with its k-th smallest elements along an axis (None: of x raveled) in their places, smaller ones before them,
     larger ones behind.
 
-    All of it is sorted, which is a partition for every k; `top_k` gives the largest few. Shape and dtype stay.
+    Short rows are sorted, which is a partition for every k; in long ones the smaller, the equal and the larger elements
+    keep their order, on all devices; `top_k` gives the largest few. Shape and dtype stay.
     Raises ShapeError for a k out of range, DTypeError for one that isn't an integer, ValueError for a `kind` or `order`
     of NumPy's other than these.
 
     >>> lg.partition(lg.asarray([3, 1, 2]), 1)[1]
     Tensor(2, dtype=int64)
     """
-    _check_kth("partition", x, kth, axis, kind, order)
-    return sort(x, axis=axis)
+    places = _places("partition", x, kth, axis, kind, order)
+    t, d = (ravel(x), 0) if axis is None else (as_tensor(x), axis)
+    return take_along_axis(t, _apart(t, places, d), axis=d) if _are_few(t, places, d) else sort(t, axis=d)
 
 
 @repeated
@@ -69,23 +86,55 @@ def argpartition(
     >>> lg.argpartition(lg.asarray([3, 1, 2]), 0)[0]
     Tensor(1, dtype=int64)
     """
-    _check_kth("argpartition", x, kth, axis, kind, order)
-    return argsort(x, axis=axis)
+    places = _places("argpartition", x, kth, axis, kind, order)
+    t, d = (ravel(x), 0) if axis is None else (as_tensor(x), axis)
+    return _apart(t, places, d) if _are_few(t, places, d) else argsort(t, axis=d)
 
 
-def _check_kth(op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None, kind: Any, order: Any) -> None:
+def _are_few(t: Tensor, places: Sequence[int], axis: int) -> bool:
+    """Whether finding the elements at these places takes less than a sort."""
+    dtype = t._value.dtype
+    long = t._value.shape[axis] >= _LONG and dtype.bits >= _WIDE
+    return long and 0 < len(places) <= _FEW and (dtype.is_integer or dtype.is_float)
+
+
+def _apart(t: Tensor, places: Sequence[int], axis: int) -> Tensor:
+    """Positions of the smaller, the equal and the larger elements than each of those at the places of sorted rows."""
+    rows = moveaxis(t, axis, -1)
+    ordered = sort(rows)
+    parts: Tensor | int = 0
+    for place in places:
+        middle = ordered[..., place : place + 1]
+        numbers, is_number = logical_not(isnan(rows)), logical_not(isnan(middle))
+        smaller = logical_or(less(rows, middle), logical_and(numbers, logical_not(is_number)))
+        larger = logical_or(less(middle, rows), logical_and(logical_not(numbers), is_number))
+        parts = add(parts, cast(where(smaller, 0, where(larger, 2, 1)), uint8))
+    return moveaxis(argsort(parts), -1, axis)
+
+
+def _places(
+    op: str, x: ArrayLike, kth: int | Sequence[int], axis: int | None, kind: Any, order: Any
+) -> tuple[int, ...]:
+    """The places that kth means, in their order; none where it isn't known what they are."""
     if kind != "introselect" or order is not None:
         got = f"{kind!r} and order {order!r}"
         raise ValueError(explained(op, "kind 'introselect' and no order of fields", got, "leave them out"))
     shape = as_tensor(x)._value.shape
     extent = prod(shape) if axis is None else shape[normal_axis(op, axis, len(shape))]
+    found: set[int] | None = set()
     for k in kth if isinstance(kth, tuple | list) else (kth,):
         given = as_tensor(k)._value
         if not given.dtype.is_integer or len(given.shape) > 1:
             raise DTypeError(explained(op, "an integer k, or several", k, "pass Python ints"))
-        known = np.ravel(to_numpy(as_tensor(k))) if given.scope is None else ()
+        if isinstance(k, TensorCore) and given.scope is not None:
+            found = None
+            continue
+        known = np.ravel(to_numpy(k) if isinstance(k, TensorCore) else k)
         if not all(-extent <= i < extent for i in known):
             raise ShapeError(explained(op, f"a k from {-extent} to {extent - 1}", k, "choose one in range"))
+        if found is not None:
+            found.update([int(i) % extent for i in known])
+    return tuple(sorted(found or ()))
 
 
 @repeated

@@ -140,28 +140,42 @@ def _sampled_rows(x: Array, result: Array, places: Sequence[int]) -> None:
     for row, target in zip(x, result, strict=True):
         sample = np.sort(row[::step])
         around = int(AROUND * len(sample) ** 0.5)
-        for place in places:
-            first, last = place // step - around, place // step + around
+        for near in _neighbours(places, around * step):
+            first, last = near[0] // step - around, near[-1] // step + around
             low = sample[first] if first > 0 else row.min()
-            found = _between(row, low, sample[last] if last < len(sample) else row.max(), place)
-            if found is None:
+            found = _between(row, low, sample[last] if last < len(sample) else row.max(), near)
+            if any(v is None for v in found):
                 _sorted_rows(row[None], target[None])
                 break
-            target[place] = found
+            target[near] = found
 
 
-def _between(row: Array, low: Any, high: Any, place: int) -> Any:
-    """The element at a place of the sorted row, None where it isn't one from `low` to `high`, or others that equal it
-    have other bits. However many equal these two, they aren't sorted. Comparisons leave out NaN."""
+def _neighbours(places: Sequence[int], apart: int) -> list[list[int]]:
+    """The places in groups, of which one is less than that far behind the first."""
+    found: list[list[int]] = []
+    for place in places:
+        if found and place - found[-1][0] < apart:
+            found[-1].append(place)
+        else:
+            found.append([place])
+    return found
+
+
+def _between(row: Array, low: Any, high: Any, places: Sequence[int]) -> list[Any]:
+    """The elements at places of the sorted row; None for one that isn't from `low` to `high`, or that others with other
+    bits equal. However many equal these two, they aren't sorted. Comparisons leave out NaN."""
     up_to_low, below_high = row <= low, row < high
     first, last = (int(np.count_nonzero(among)) for among in (up_to_low, below_high))
-    if place < first:
-        found = low if place >= np.count_nonzero(row < low) else None
-    elif place >= last:
-        found = high if place < np.count_nonzero(row <= high) else None
-    else:
-        found = np.sort(row[below_high & ~up_to_low])[place - first]
-    return found if found is None or found != 0 or _tells_all_apart(row) else None
+    between = np.sort(row[below_high & ~up_to_low]) if places[-1] >= first and places[0] < last else row[:0]
+    found: list[Any] = []
+    for place in places:
+        if place < first:
+            found.append(low if place >= np.count_nonzero(row < low) else None)
+        elif place >= last:
+            found.append(high if place < np.count_nonzero(row <= high) else None)
+        else:
+            found.append(between[place - first])
+    return [v if v is None or v != 0 or _tells_all_apart(row) else None for v in found]
 
 
 def _largest_of_rows(x: Array, result: Array, pool: NativePool) -> None:

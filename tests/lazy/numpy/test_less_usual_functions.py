@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.numpy import rearranging
 from tests.lazy.oracle import check, unlike_numpy
 from tests.programs.numpy_scripts.scripts import quiet
 
@@ -133,6 +134,29 @@ def in_numpy(row: str) -> tuple[list[Any], dict[str, np.ndarray]]:
 def in_loopgrad(row: str) -> list[Any]:
     tensors = {name: lg.asarray(x) for name, x in arrays().items()}
     return [*leaves(eval(row, {"xp": lg, **tensors})), *[tensors[name] for name in in_numpy(row)[1]]]
+
+
+def test_partitions_that_are_no_sorts(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is smaller, equal and larger keeps its order, NaN is the largest."""
+    monkeypatch.setattr(rearranging, "_LONG", 4)
+    table = np.random.default_rng(0).integers(0, 5, (40, 3)).astype(np.float32)
+    table[[3, 9, 20], [0, 0, 1]] = np.nan
+    for x, places in ((table, (3, 17)), (table, (-1,)), (table[:, 2].astype(np.int32), (20, 21, 0))):
+        ordered = np.sort(x, axis=0)
+        parts = sum([_against(x, ordered[k]) for k in places])
+        wanted = np.argsort(parts, axis=0, kind="stable")
+        check(lg.argpartition(lg.asarray(x), places, axis=0), wanted)
+        check(lg.partition(lg.asarray(x), places, axis=0), np.take_along_axis(x, wanted, axis=0))
+        check(lg.compile(lambda x, k=places: lg.partition(x, k, axis=0)[list(k)])(x), ordered[list(places)])
+    slope = lg.grad(lambda x: lg.sum(lg.partition(x, 2)[:2]))(lg.asarray([3.0, 1.0, 5.0, 2.0, 4.0]))
+    check(slope, np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
+
+
+def _against(x: np.ndarray, middle: np.ndarray) -> np.ndarray:
+    """0, 1, 2 for what is smaller, equal, larger, by the places of sorted elements."""
+    larger = (x > middle) | (np.isnan(x) & ~np.isnan(middle))
+    smaller = (x < middle) | (np.isnan(middle) & ~np.isnan(x))
+    return 1 + larger.astype(int) - smaller
 
 
 @pytest.mark.costly
