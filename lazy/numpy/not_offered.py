@@ -54,11 +54,12 @@ NUMPY_ABSENT: Final[dict[str, str]] = {
          "strings", "timedelta64", "void", "flexible"), _SEPARATE),
     **dict.fromkeys(
         ("core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py",
-         "get_include", "getbufsize", "info", "lib",
+         "get_include", "getbufsize", "info",
          "little_endian", "polynomial", "sctypeDict", "setbufsize", "show_config", "show_runtime", "test", "typecodes",
          "typename", "typing", "ScalarType"), _OF_NUMPY),
     **dict.fromkeys(("flatiter", "nested_iters"), "whole arrays at once, lg.fori_loop or lg.scan"),
     "ufunc": "functions of elements have its methods (lg.add.reduce); make your own with lg.vectorize",
+    "lib": "NumPy's own takes tensors; lg.sliding_window_view is here",
     "isfortran": "tensors are dense, row by row: False",
     **dict.fromkeys(("clongdouble", "complex256"), "lg.complex128"),
     "True_": "True", "False_": "False",

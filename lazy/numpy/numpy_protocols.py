@@ -95,7 +95,7 @@ def call_function(ours: Any, function: Callable[..., Any], args: Any, kwargs: An
     """A function of NumPy's as loopgrad's of that name, else on the elements."""
     name = function.__name__
     found = None
-    if function.__module__ == "numpy" and name not in _NUMPYS_OWN:
+    if function.__module__ in ("numpy", "numpy.lib.stride_tricks") and name not in _NUMPYS_OWN:
         found = _offered(ours, name)
     elif function.__module__ in ("numpy.fft", "numpy.linalg"):
         found = _offered(getattr(ours, function.__module__.removeprefix("numpy.")), name)

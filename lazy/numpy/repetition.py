@@ -1,4 +1,4 @@
-"""Elements more than once: repeat, tile, meshgrid. Nothing here computes on values."""
+"""Elements more than once: repeat, tile, meshgrid, sliding windows. Nothing here computes on values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import int64
-from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
+from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis, ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.taking import take
@@ -23,7 +23,7 @@ from loopgrad.lazy.tensor.repeated_calls import repeated
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "meshgrid repeat tile"
+PUBLIC: Final = "meshgrid repeat sliding_window_view tile"
 
 
 @repeated
@@ -121,3 +121,42 @@ def meshgrid(*xs: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
         line = reshape(t, tuple(column))
         result.append(copied(line if sparse else broadcast_to(line, tuple(shape))))
     return tuple(result)
+
+
+def sliding_window_view(
+    x: ArrayLike, /, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = None
+) -> Tensor:
+    """All windows of these extents along these axes (None: all, in order), whose elements are new axes at the end.
+
+    An axis of extent n has n - w + 1 windows of w elements; one that is named twice has windows of windows. The dtype
+    stays. Unlike that of `np.lib.stride_tricks`, which comes here for a tensor, the result is an array of its own:
+    writes to x aren't seen in it, and it may be written to. It has a derivative. Raises ShapeError for another number
+    of extents than of axes, for negative ones and those beyond the axis, AxisError for an axis that isn't there.
+
+    >>> lg.sliding_window_view(lg.asarray([1, 2, 3, 4]), 3)
+    Tensor([[1, 2, 3],
+            [2, 3, 4]], dtype=int64)
+    """
+    t = as_tensor(x)
+    rank, extents = len(t._value.shape), normal_shape("sliding_window_view", window_shape)
+    named = range(rank) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [normal_axis("sliding_window_view", d, rank) for d in named]
+    if len(extents) != len(axes):
+        fix = "give one extent for each axis, or name the axes"
+        got = f"{len(extents)} for {t._value.type}"
+        raise ShapeError(explained("sliding_window_view", f"extents of windows along {len(axes)} axes", got, fix))
+    for d, w in zip(axes, extents, strict=True):
+        t = _windows(t, d, w)
+    return copied(t)
+
+
+def _windows(t: Tensor, axis: int, extent: int) -> Tensor:
+    """Windows along one axis: in rows of n + 1 elements, x again and again is one element further in each row."""
+    moved = moveaxis(t, axis, -1)
+    *outer, n = moved._value.shape
+    if extent > n:
+        fix = "take smaller windows, or pad the array"
+        raise ShapeError(explained("sliding_window_view", f"windows of up to {n} elements", extent, fix))
+    again = broadcast_to(reshape(moved, (*outer, 1, n)), (*outer, extent + 1, n))
+    rows = reshape(reshape(again, (*outer, (extent + 1) * n))[..., : extent * (n + 1)], (*outer, extent, n + 1))
+    return moveaxis(rows[..., : n - extent + 1], -1, axis)

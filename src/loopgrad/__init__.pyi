@@ -344,6 +344,7 @@ from loopgrad.lazy.numpy.reduction import sum as sum
 from loopgrad.lazy.numpy.reduction import var as var
 from loopgrad.lazy.numpy.repetition import meshgrid as meshgrid
 from loopgrad.lazy.numpy.repetition import repeat as repeat
+from loopgrad.lazy.numpy.repetition import sliding_window_view as sliding_window_view
 from loopgrad.lazy.numpy.repetition import tile as tile
 from loopgrad.lazy.numpy.running_totals import cummax as cummax
 from loopgrad.lazy.numpy.running_totals import cummin as cummin

@@ -73,7 +73,8 @@ OURS: Final = {
     "logsumexp": lambda x: np.log(np.sum(np.exp(x - x.max()))) + x.max(),
     "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate,
 }  # fmt: skip
-ELSEWHERE: Final = ("digamma", "lgamma", "logcumsumexp", "stop_gradient", "top_k")  # NumPy has nothing like them
+# NumPy has nothing like them, or under another name
+ELSEWHERE: Final = words("digamma lgamma logcumsumexp sliding_window_view stop_gradient top_k")
 
 # dtypes of which a function is refused, by an error that says what to do, where NumPy has an answer
 REFUSED: Final = {

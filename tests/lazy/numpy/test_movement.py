@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,25 @@ def test_repetition(device: str) -> None:
     for got, expected in zip(lg.broadcast_arrays(x, lg.ones(4)), np.broadcast_arrays(CUBE, np.ones(4)), strict=True):
         check(got, expected)
     assert lg.broadcast_shapes((2, 1), (3,)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("window", "axis"), [((2, 1, 3), None), (0, 0), (3, -2), ((2, 2), (2, 0)), ((2, 3), (2, 2)), ((2, 3, 4), None)]
+)
+def test_sliding_windows(device: str, window: Any, axis: Any) -> None:
+    """NumPy's, its function of tensors, and their derivative."""
+    places = np.lib.stride_tricks.sliding_window_view(np.arange(CUBE.size).reshape(CUBE.shape), window, axis)
+    windows = np.lib.stride_tricks.sliding_window_view(lg.asarray(CUBE), window, axis=axis)
+    assert isinstance(windows, lg.Tensor)
+    check(windows, CUBE.ravel()[places])
+    weights = np.random.default_rng(2).standard_normal(places.shape)
+    expected = np.zeros(CUBE.size)
+    np.add.at(expected, places, weights)
+    slope = lg.grad(lambda x: lg.sum(lg.sliding_window_view(x, window, axis) * weights))(lg.asarray(CUBE))
+    check(slope, expected.reshape(CUBE.shape))
+    for bad in ((4, 5), ((2, 2), 0), (-1, 0)):
+        with pytest.raises(lg.ShapeError):
+            lg.sliding_window_view(lg.asarray(CUBE), *bad)
 
 
 @pytest.mark.parametrize("width", [1, (0, 2), [(1, 0), (0, 0), (2, 3)]])

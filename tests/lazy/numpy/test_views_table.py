@@ -106,6 +106,8 @@ NEW = (
     "m.associative_scan(m.add, x)",
     "m.logcumsumexp(x, 0)",
     "m.top_k(x, 2)",
+    "m.sliding_window_view(x, (3, 4))",
+    "m.sliding_window_view(x, 1, 0)",
     'm.to_device(x, "cpu")',
     "m.cond(m.sum(x) > 0, lambda v: v, lambda v: v, x)",
     "m.cond(True, lambda v: v, lambda v: v, x)",
