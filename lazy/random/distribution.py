@@ -79,14 +79,19 @@ class Distribution:
     relation: tuple[str, Callable[..., Any]] | None = None
 
     def check(self, values: Sequence[Any]) -> None:
-        """ValueError for parameters of Python's or NumPy's that are out of range, by themselves or beside each other;
-        tensors aren't looked at."""
+        """ValueError for parameters of Python's or NumPy's that are out of range, by themselves or beside each other,
+        DTypeError for what is no number; tensors aren't looked at."""
         looked_at = not any(isinstance(v, TensorCore) or _holds_tensors(v) for v in values)
         for (name, range_), value in zip(self.parameters, values, strict=True):
             if isinstance(value, TensorCore) or range_ is Range.ANY or _holds_tensors(value):
                 continue
-            if range_.refuses(np.asarray(value)):
-                raise ValueError(explained(self.name, f"{name} to be {range_.value}", value, "check the parameters"))
+            error: type[Exception] | None
+            try:
+                error = ValueError if range_.refuses(np.asarray(value)) else None
+            except TypeError:  # None, texts: nothing that can be compared
+                error = DTypeError
+            if error is not None:
+                raise error(explained(self.name, f"{name} to be {range_.value}", repr(value), "check the parameters"))
         if self.relation is not None and looked_at:
             expected, fits = self.relation
             joined_shape(self.name, map(np.shape, values))  # says which shapes don't fit

@@ -178,6 +178,12 @@ def test_parameters_out_of_range(name, parameters):
         getattr(lg.random.Generator(0), name)(*parameters)
 
 
+@pytest.mark.parametrize(("name", "parameter"), [("exponential", None), ("poisson", "3"), ("power", np.array(["a"]))])
+def test_parameters_that_are_no_numbers(name, parameter):
+    with pytest.raises(lg.DTypeError, match=f"{name}: expected .* to be a number"):
+        getattr(lg.random.Generator(0), name)(parameter)
+
+
 def test_formulas_have_the_derivatives_of_formulas():
     """With the numbers held fixed: central differences."""
     cases = [
