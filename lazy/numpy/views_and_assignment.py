@@ -193,7 +193,8 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
 
 def _region(x: Tensor, index: Any) -> Subscript | None:
     """What a write to x[index] touches; None where that is data."""
-    if any(_is_array(i) for i in (index if type(index) is tuple else (index,)) if type(i) is not slice):
+    items = index if type(index) is tuple else (index,)
+    if any(isinstance(i, TensorCore) or _is_array(i) for i in items if type(i) is not slice):
         return None
     plan = plan_index(x._value.shape, index)
     return None if plan.axes else Subscript(plan)

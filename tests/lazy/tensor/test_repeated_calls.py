@@ -210,6 +210,21 @@ def test_writes_that_come_again() -> None:
         np.testing.assert_array_equal(shown, np.full(3, 3.0) if base is ours else x[:, 1])
 
 
+def test_a_mask_without_axes_chooses_in_a_view_while_it_is_traced() -> None:
+    def written(x: Any, chosen: Any) -> Any:
+        y = x * 1.0
+        row = y[1]
+        row[chosen] = 7.0
+        return y
+
+    for chosen in (True, False):
+        expected = A.copy()
+        expected[1][chosen] = 7.0
+        mask = lg.asarray(1) == lg.asarray(int(chosen))
+        np.testing.assert_array_equal(written(lg.asarray(A), mask), expected)
+        np.testing.assert_array_equal(lg.compile(written)(lg.asarray(A), mask), expected)
+
+
 def test_a_result_that_was_a_view_of_nothing_else_has_its_own_memory() -> None:
     for k in range(5):
         x = lg.asarray(vector + k)
