@@ -16,6 +16,7 @@ from loopgrad.graph.complex_numbers import (
     power,
     products,
     roots,
+    updates,
 )
 from loopgrad.graph.nodes import NO_ATTRS, Value
 
@@ -38,6 +39,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "le": order.less_equal,
     "gt": order.greater,
     "ge": order.greater_equal,
+    "scatter": updates.updated,
     "round": arithmetic.rounded,
     "abs": roots.absolute,
     "sign": roots.direction,

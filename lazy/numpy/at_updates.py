@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from loopgrad.graph import ops
+from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, bool_, int64
@@ -317,7 +318,7 @@ def _scattered(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Valu
     new = ops.transpose(_fitted(kind, incoming, plan.shape), _inverse(plan.perm))
     old = base if plan.spans is None else slice_spans(base, plan.spans)
     table = ops.transpose(old, plan.order)
-    result = ops.scatter(kind, table, plan.indices, ops.reshape(new, plan.gathered))
+    result = computed("scatter", table, *plan.indices, ops.reshape(new, plan.gathered), kind=kind)
     return _put_back(base, plan, ops.transpose(result, _inverse(plan.order)))
 
 

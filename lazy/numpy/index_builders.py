@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from loopgrad.graph.errors import DTypeError, IndexRangeError, ShapeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import bool_, int64
 from loopgrad.lazy.numpy.creation import arange, asarray
 from loopgrad.lazy.numpy.elementwise import add, multiply, remainder
 from loopgrad.lazy.numpy.found_positions import flatnonzero, nonzero
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, reshape, stack
+from loopgrad.lazy.numpy.positions_out_of_range import check_positions
 from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import clip
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
@@ -226,15 +227,15 @@ def ravel_multi_index(
 ) -> Tensor:
     """Positions in a raveled array of shape `dims`, of one index array for each axis: int64, of their joint shape.
 
-    `mode` says what becomes of indices out of range, for all axes or each: "wrap" them, "clip" them, or "raise": as
-    every index that is data they are clipped then, unless `lg.options(check_indices=True)`; Python ints raise.
-    Raises ShapeError unless there is an index for each axis, ValueError for another mode or order.
+    `mode` says what becomes of indices out of range, for all axes or each: "wrap" them, "clip" them, or "raise"
+    ValueError for Python's and NumPy's numbers; tensors are clipped then, as every index that is data. Raises
+    ShapeError unless there is an index for each axis, ValueError for another mode or order.
 
     >>> lg.ravel_multi_index(([0, 1], [1, 2]), (2, 3))
     Tensor([1, 5], dtype=int64)
     """
     shape = normal_shape("ravel_multi_index", dims)
-    parts = list(multi_index) if isinstance(multi_index, tuple | list) else list(as_tensor(multi_index))
+    parts = list(multi_index if isinstance(multi_index, tuple | list | np.ndarray) else as_tensor(multi_index))
     modes = [mode] * len(shape) if isinstance(mode, str) else list(mode)
     if len(parts) != len(shape) or len(modes) != len(shape):
         raise ShapeError(explained("ravel_multi_index", f"{len(shape)} indices", len(parts), "pass one for each axis"))
@@ -250,8 +251,8 @@ def ravel_multi_index(
 def _inside(part: ArrayLike, extent: int, mode: str) -> Tensor:
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(explained("ravel_multi_index", "mode 'raise', 'wrap' or 'clip'", repr(mode), "pass one"))
-    if mode == "raise" and type(part) is int and not 0 <= part < extent:
-        raise IndexRangeError(explained("ravel_multi_index", f"an index from 0 to {extent - 1}", part, "check it"))
+    if mode == "raise":
+        check_positions("ravel_multi_index", part, 0, extent - 1, ValueError)
     t = as_tensor(part)
     if not t._value.dtype.is_integer:
         raise DTypeError(explained("ravel_multi_index", "integers", t._value.type, "convert with .astype(lg.int64)"))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loopgrad.graph import ops
-from loopgrad.graph.errors import DTypeError, explained
+from loopgrad.graph.errors import DTypeError, IndexRangeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType
 from loopgrad.lazy.numpy.indexing import IndexPlan, plan_index, read
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, broadcast_value, cast_operand, wrap
 from loopgrad.lazy.tensor.operands import Shape
 from loopgrad.lazy.tensor.promotion import promote, promote_weak
 
@@ -36,6 +36,21 @@ def check_mode(op: str, mode: str | None) -> None:
     """Raises ValueError for a mode that isn't JAX's."""
     if mode is not None and mode not in _MODES:
         raise ValueError(explained(op, f"a mode among {', '.join(_MODES)}", repr(mode), "pass one of them"))
+
+
+def check_positions(op: str, positions: Any, low: int, high: int, error: type[Exception] = IndexRangeError) -> None:
+    """Raises an error for positions that are known (Python's and NumPy's numbers, no tensors) and none of low, ...,
+    high; those of tensors are data."""
+    if isinstance(positions, TensorCore):
+        return
+    try:
+        known = np.asarray(positions)
+    except (TypeError, ValueError):  # tensors among them, or what is refused elsewhere
+        return
+    if known.dtype.kind not in "iu" or not known.size or (known.min() >= low and known.max() <= high):
+        return
+    expected, got = f"positions from {low} to {high}", int(known[(known < low) | (known > high)][0])
+    raise error(explained(op, expected, got, "check the bounds, or pass mode='clip' or 'wrap'"))
 
 
 def reading_mode(op: str, mode: str | None, fill_value: ArrayLike | None) -> str | None:

@@ -36,6 +36,7 @@ from loopgrad.lazy.numpy.movement import (
     stack,
 )
 from loopgrad.lazy.numpy.padding import pad
+from loopgrad.lazy.numpy.positions_out_of_range import check_positions
 from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isnan, where
@@ -142,8 +143,9 @@ def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out =
     """For each element of x, an integer k, the element of choices[k] in its place.
 
     All broadcast; choices are promoted to one dtype, the result's. `mode`: what is out of range is "wrap"ped, or
-    "clip"ped, as it is under "raise" too (as every index that is data), unless `lg.options(check_indices=True)`.
-    Raises DTypeError for an x of floats, ValueError for another mode.
+    "clip"ped, as it is under "raise" too where x is a tensor (as every index that is data), unless
+    `lg.options(check_indices=True)`. Raises DTypeError for an x of floats, ValueError for another mode, and under
+    "raise" for Python's and NumPy's numbers out of range.
 
     >>> lg.choose([0, 1, 0], [[1, 2, 3], [10, 20, 30]])
     Tensor([ 1, 20,  3], dtype=int64)
@@ -161,6 +163,9 @@ def choose(x: ArrayLike, /, choices: Sequence[ArrayLike] | ArrayLike, out: Out =
         at = remainder(at, len(ways))
     elif mode == "clip":
         at = clip(at, 0, len(ways) - 1)
+    else:
+        check_positions("choose", x, 0, len(ways) - 1, ValueError)
+        at = where(at < 0, at - len(ways), at)  # none counts from the end
     table = stack([broadcast_to(w, shape) for w in ways])
     return delivered("choose", take_along_axis(table, expand_dims(at, 0), axis=0)[0], out)
 

@@ -9,7 +9,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL, get_item
-from loopgrad.lazy.numpy.positions_out_of_range import read_by_mode, reading_mode
+from loopgrad.lazy.numpy.positions_out_of_range import check_positions, read_by_mode, reading_mode
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_value, constant, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
@@ -28,12 +28,12 @@ def take(
 ) -> Tensor:  # fmt: skip
     """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
 
-    The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. What is out of
-    range is clamped, as every index that is data, or raises IndexRangeError under `lg.options(check_indices=True)`;
-    `mode` "wrap" takes it modulo the extent, "clip" clamps negative ones, too, "fill" (JAX's) gives `fill_value`: None
-    is NaN, the smallest signed or largest unsigned integer, True; a `fill_value` alone means that. JAX's other keywords
-    change nothing. Raises ValueError for another mode, also beside a fill_value, DTypeError for a fill_value that
-    doesn't fit x's dtype, IndexRangeError for positions on an empty axis.
+    The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. Python's and
+    NumPy's numbers that are out of range raise IndexRangeError; tensors are clamped, as every index that is data, or
+    raise it under `lg.options(check_indices=True)`; `mode` "wrap" takes it modulo the extent, "clip" clamps negative
+    ones, too, "fill" (JAX's) gives `fill_value`: None is NaN, the smallest signed or largest unsigned integer, True; a
+    `fill_value` alone means that. JAX's other keywords change nothing. Raises ValueError for another mode, also beside
+    a fill_value, DTypeError for a fill_value that doesn't fit x's dtype, IndexRangeError for positions on an empty axis.
 
     >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
     Tensor([30, 10, 30], dtype=int64)
@@ -48,10 +48,12 @@ def take(
         rows = wrap(ops.reshape(t._value, (prod(t._value.shape),))) if axis is None else t
         filled = read_by_mode("take", rows, (*(FULL,) * d, chosen), mode, fill_value)
         return delivered("take", filled, out)
+    shape = t._value.shape
+    extent = prod(shape) if axis is None else shape[normal_axis("take", axis, len(shape))]
     if mode != "raise":
-        shape = t._value.shape
-        extent = prod(shape) if axis is None else shape[normal_axis("take", axis, len(shape))]
         chosen = _brought_inside(chosen, extent, mode)
+    elif extent:
+        check_positions("take", indices, -extent, extent - 1)
     if axis is None:
         return delivered("take", get_item(wrap(ops.reshape(t._value, (prod(t._value.shape),))), chosen), out)
     d = normal_axis("take", axis, len(t._value.shape))
@@ -86,6 +88,8 @@ def take_along_axis(
     if axis is None:
         t, axis = wrap(ops.reshape(t._value, (prod(t._value.shape),))), 0
     index = along_axis("take_along_axis", t._value.shape, chosen, axis)
+    if mode is None and fill_value is None and (extent := t._value.shape[axis]):
+        check_positions("take_along_axis", indices, -extent, extent - 1)
     mode = reading_mode("take_along_axis", mode, fill_value)
     return get_item(t, index) if mode is None else read_by_mode("take_along_axis", t, index, mode, fill_value)
 

@@ -14,6 +14,7 @@ from loopgrad.lazy.numpy.creation import arange, copy
 from loopgrad.lazy.numpy.elementwise import add, maximum, multiply, remainder, subtract
 from loopgrad.lazy.numpy.found_positions import unravel_index
 from loopgrad.lazy.numpy.movement import broadcast_to, ravel, reshape
+from loopgrad.lazy.numpy.positions_out_of_range import check_positions
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import along_axis, take
@@ -130,9 +131,10 @@ def put(
 ) -> Tensor | None:
     """Writes values to positions in x raveled, from the first value again if there are fewer.
 
-    `mode`: positions out of range are "wrap"ped, "clip"ped, or, by "raise", dropped, as of every index that is data,
-    unless `lg.options(check_indices=True)` raises. Raises DTypeError for indices that aren't integers, ValueError for
-    another mode.
+    `mode`: positions out of range are "wrap"ped, "clip"ped, or, by "raise", IndexRangeErrors where they are Python's or
+    NumPy's numbers, and dropped where they are tensors, as of every index that is data, unless
+    `lg.options(check_indices=True)` raises. Raises DTypeError for indices that aren't integers, ValueError for another
+    mode.
 
     `inplace=False` leaves x as it is and returns a copy with the values, as in JAX.
 
@@ -157,6 +159,8 @@ def put(
         at = remainder(cast(at, int64), count)
     elif mode == "clip":
         at = clip(cast(at, int64), 0, count - 1)
+    else:
+        check_positions("put", indices, -count, count - 1)
     new = _cycled(values, arange(at._value.shape[0]), t)
     if len(t._value.shape) == 1:
         set_item(t, at, new)
@@ -174,8 +178,8 @@ def put_along_axis(
 ) -> Tensor | None:
     """Writes values to the positions that `take_along_axis` reads: `indices` along the axis (None: in `arr` raveled).
 
-    Values stretch to the indices' shape. Raises ShapeError where ranks differ. Out of range is dropped, as of every
-    index that is data.
+    Values stretch to the indices' shape. Raises ShapeError where ranks differ, IndexRangeError for Python's and NumPy's
+    numbers out of range; of tensors those are dropped, as of every index that is data.
 
     `inplace=False` leaves `arr` as it is and returns a copy with the values, as in JAX.
 
@@ -193,7 +197,9 @@ def put_along_axis(
     if axis is None:
         put(t, chosen, broadcast_to(values, chosen._value.shape))
         return None
-    set_item(t, along_axis("put_along_axis", t._value.shape, chosen, axis), values)
+    index = along_axis("put_along_axis", t._value.shape, chosen, axis)
+    check_positions("put_along_axis", indices, -t._value.shape[axis], t._value.shape[axis] - 1)
+    set_item(t, index, values)
     return None
 
 

@@ -146,3 +146,20 @@ def test_values_of_a_lower_kind_become_elements():
         np.testing.assert_array_equal(np.asarray(lg.zeros(3, dtype=dtype).at[::2].set(lg.asarray(values))), expected)
     with pytest.raises(lg.DTypeError, match="values that fit"):
         lg.zeros(3, dtype="int64").at[0].set(lg.asarray(0.5))
+
+
+@pytest.mark.parametrize("places", [[0, 0, 3, 4, 0, 3], [[1, 1], [1, -1], [2, 9]], 2])
+def test_complex_elements_are_multiplied_at_positions_that_are_data(places: Any) -> None:
+    """Repeated positions multiply, others behind the end are dropped; the derivatives are those of differences."""
+    rng = np.random.default_rng(0)
+    at = np.asarray(places)
+    x = rng.normal(size=(5, 2)) + 1j * rng.normal(size=(5, 2))
+    values = rng.normal(size=(*at.shape, 2)) + 1j * rng.normal(size=(*at.shape, 2))
+    expected = np.concatenate([x, np.ones((5, 2))])
+    np.multiply.at(expected, np.where(at < 0, at + 5, at), values)
+
+    def product(x: Any, values: Any) -> Any:
+        return lg.asarray(x).at[lg.asarray(at)].multiply(values)
+
+    np.testing.assert_allclose(product(x, values), expected[:5], rtol=1e-12)
+    lg.testing.check_grads(lambda x, v: lg.sum(abs(product(x, v)) ** 2), (lg.asarray(x), lg.asarray(values)), order=1)
