@@ -33,7 +33,8 @@ def take(
     raise it under `lg.options(check_indices=True)`; `mode` "wrap" takes it modulo the extent, "clip" clamps negative
     ones, too, "fill" (JAX's) gives `fill_value`: None is NaN, the smallest signed or largest unsigned integer, True; a
     `fill_value` alone means that. JAX's other keywords change nothing. Raises ValueError for another mode, also beside
-    a fill_value, DTypeError for a fill_value that doesn't fit x's dtype, IndexRangeError for positions on an empty axis.
+    a fill_value, DTypeError for a fill_value that doesn't fit x's dtype, IndexRangeError for positions on an empty
+    axis.
 
     >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
     Tensor([30, 10, 30], dtype=int64)
