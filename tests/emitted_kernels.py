@@ -48,12 +48,14 @@ def outside_the_run() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """`function` is LLVM IR for NVIDIA. `given` is what an image was given, pickled; `test` emitted it."""
+    """`function` is LLVM IR for NVIDIA. `given` is what an image was given, pickled; `test` emitted it. `matrix_units`:
+    only targets that have some can be given it."""
 
     function: str
     declarations: list[str]
     given: Path
     test: str
+    matrix_units: bool = False
 
 
 class Judge(Protocol):
@@ -143,27 +145,24 @@ class Kernels:
         compile._Kernels.own = looked_at  # type: ignore[method-assign]
 
     def interesting(self, kernel: Any, fast: bool, shape: Any) -> bool:
-        """Whether it has new features, is one of the sample, or is written for whole workgroups; not where it needs
-        matrix units, which most of the judges' targets lack."""
-        from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients  # late, as above
-        from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
-
-        if isinstance(shape.program, AttentionGradients | AttentionRows):
-            return False
+        """Whether it has new features, is one of the sample, or is written for whole workgroups."""
         new = features(kernel, fast, shape)
         if new <= self.met and shape.program is None and self.random.random() >= SAMPLE:
             return False
         self.met |= new
         return True
 
-    def look(self, kernel: Any, *arguments: Any) -> None:
-        from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage  # late, as above
+    def look(self, kernel: Any, fast: bool, shape: Any) -> None:
+        from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler  # late, as above
+        from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
+        from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
         from loopgrad.codegen.targets.nvptx.flavour import NVPTX
         from loopgrad.codegen.targets.nvptx.target import GROUP
 
-        image = LlvmImage(NVPTX, lambda _: (b"", {}), GROUP)
-        image.add(kernel, *arguments)
-        self.keep(image._functions[0], list(image._declarations[-1]), (kernel, *arguments))
+        assembler = NvptxAssembler if shape.matrix_units else LlvmAssembler
+        image = LlvmImage(NVPTX, lambda _: (b"", {}), GROUP, assembler)
+        image.add(kernel, fast, shape)
+        self.keep(image._functions[0], list(image._declarations[-1]), (kernel, fast, shape))
 
     def keep(self, function: str, declarations: list[str], given: tuple[Any, ...]) -> None:
         digest = hashlib.blake2b(function.encode(), digest_size=16).hexdigest()
@@ -174,7 +173,7 @@ class Kernels:
             return
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
         self.put(f"{digest}.pickle", pickle.dumps(given))
-        self.put(f"{digest}.json", json.dumps([function, declarations, test]).encode())
+        self.put(f"{digest}.json", json.dumps([function, declarations, test, given[-1].matrix_units]).encode())
 
     def put(self, name: str, content: bytes) -> None:
         part = self.folder / f"{name}.{os.getpid()}"
@@ -187,10 +186,10 @@ class Kernels:
         kept = []
         files = sorted(self.folder.glob("*.json"), key=lambda file: file.stat().st_size)
         for file in files:
-            function, declarations, test = json.loads(file.read_text())
+            function, declarations, test, units = json.loads(file.read_text())
             anyway = sampled(file.name)
             if gained(function, anyway, covered):
-                kept.append((Emitted(function, declarations, file.with_suffix(".pickle"), test), anyway))
+                kept.append((Emitted(function, declarations, file.with_suffix(".pickle"), test, units), anyway))
         return needed(kept)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

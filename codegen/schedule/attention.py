@@ -1,53 +1,78 @@
-"""Calls that a target may have a routine for: attention of 16-bit floats, where there are matrix units.
+"""Calls that a target may have a routine for: attention, where there are matrix units.
 
     call(q, k, v) {kind="routine", name="attention"} { ... }
                                     ->  attention(q, k, v): a step, where the target has it and it is made for such
                                         shapes
                                     ->  what the region says, elsewhere: products over blocks of keys
 
-A batch may have given operands more axes, those of all calls alike; what isn't batched then is repeated.
+A batch may have given operands more axes, those of all calls alike; what isn't batched then is repeated. Rows are
+padded with zeros to whole copies of the routine, which changes no product.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Call, Loop, Region, in_parts
-from loopgrad.graph.types import TensorType, bfloat16, float16
+from loopgrad.graph.types import TensorType, bfloat16, float16, float32
 
-WIDEST: Final = {"attention": 256, "attention_gradient": 128}  # rows of which registers hold enough
-CHUNK: Final = 8  # elements that are copied at once
+CHUNK: Final = 8  # elements that rows are multiples of
 MOST: Final = 1 << 31  # elements of one of many matrices, which are counted in 32 bits
-TENSORS: Final = {"attention": 3, "attention_gradient": 6}
+
+
+class RoutineForm(NamedTuple):
+    """So many operands come before masks and biases, and so many results are made: who wants more has blocks of keys.
+    Operands at `rows` have rows of elements, at most so many of them, as registers and a workgroup's memory hold."""
+
+    tensors: int
+    results: int
+    rows: tuple[int, ...]
+    widest: int
+
+
+FORMS: Final = {
+    "attention": RoutineForm(3, 2, (0, 1, 2), 256),
+    "attention_gradient": RoutineForm(6, 3, (0, 1, 2, 5), 128),
+}
 
 
 def has_routines(graph: Graph) -> bool:
     return any(_is_routine(node) or any(map(has_routines, node.regions)) for node in graph.nodes)
 
 
-def rewrite_routines(graph: Graph, routines: frozenset[str]) -> Graph:
-    """`graph` without such calls. Lanes have no routines: in their regions a call is what it says."""
-    outside = stepped(graph)
+def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FULL_PRECISION) -> Graph:
+    """`graph` without such calls. Lanes have no routines: in their regions a call is what it says. `precision`: of the
+    factors of products of float32."""
+    outside, taken = stepped(graph), _taken(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if not _is_routine(node):
             return None
-        name = node.attrs["name"]
-        operands = _alike(node, builder) if name in routines and builder.original in outside else None
+        name, original = node.attrs["name"], builder.original
+        assert original is not None
+        made = original in outside and taken.isdisjoint(original.results[FORMS[name].results :])
+        operands = _alike(node, builder) if made and name in routines else None
         if operands is None:
             return builder.inline(Call.of(node).function, node.operands)
-        how = dict(node.attrs["routine"])
+        how = {**dict(node.attrs["routine"]), "precision": precision}
         del how["rank"]
-        return builder.emit(name, operands, how)
+        return _narrowed(builder.emit(name, operands, how), node, builder)
 
     return rebuild(graph, rewrite)
 
 
 def _is_routine(node: Node) -> bool:
     return node.op == "call" and Call.of(node).kind == "routine"
+
+
+def _taken(graph: Graph) -> set[Value]:
+    """What its nodes and those of its regions take, or give."""
+    inner = [_taken(region) for node in graph.nodes for region in node.regions]
+    return set(graph.outputs).union(*[node.operands for node in graph.nodes], *inner)
 
 
 def stepped(graph: Graph) -> set[Node]:
@@ -60,11 +85,11 @@ def stepped(graph: Graph) -> set[Node]:
 
 
 def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
-    """The operands with the same leading axes; None where the routine isn't made for them."""
-    name, how = node.attrs["name"], dict(node.attrs["routine"])
-    tensors = TENSORS[name]
+    """The operands with the same leading axes and rows of multiples of CHUNK; None where the routine isn't made for
+    them."""
+    form, how = FORMS[node.attrs["name"]], dict(node.attrs["routine"])
     types = [v.type for v in node.operands]
-    if len(types) != tensors + len(how["sides"]) or not all(isinstance(t, TensorType) for t in types):
+    if len(types) != form.tensors + len(how["sides"]) or not all(isinstance(t, TensorType) for t in types):
         return None
     ranks = [len(v.shape) - 2 for v in node.operands]
     rank = max(ranks)
@@ -72,20 +97,40 @@ def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
         return None
     batch = node.results[0].shape[:-2]
     q, k, v = node.operands[:3]
-    if q.dtype not in (bfloat16, float16) or not {k.dtype, v.dtype} <= {q.dtype} or not _fits(name, q, k, v):
+    if q.dtype not in (bfloat16, float16, float32) or not {k.dtype, v.dtype} <= {q.dtype} or not _fits(form, q, v):
         return None
-    given, beside = in_parts(node.operands, tensors, len(how["sides"]))
+    given, beside = in_parts(node.operands, form.tensors, len(how["sides"]))
     found = [_repeated(x, batch, builder) for x in given]
     sides = [_leading(x, rank, builder) for x in beside]
     if any(x is None for x in found) or not all(_spreads(x, batch) for x in sides):
         return None
-    return [*[x for x in found if x is not None], *sides]
+    whole = [_widened(x, builder) if n in form.rows else x for n, x in enumerate(found) if x is not None]
+    return [*whole, *sides]
 
 
-def _fits(name: str, q: Value, k: Value, v: Value) -> bool:
+def _fits(form: RoutineForm, q: Value, v: Value) -> bool:
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
-    whole = d % CHUNK == 0 and e % CHUNK == 0
-    return whole and 0 < max(d, e) <= WIDEST[name] and min(t, s, d, e) > 0 and max(t, s) * max(d, e) < MOST
+    return max(d, e) <= form.widest and min(t, s, d, e) > 0 and max(t, s) * max(d, e, CHUNK) < MOST
+
+
+def _widened(x: Value, builder: GraphBuilder) -> Value:
+    missing = -x.shape[-1] % CHUNK
+    if not missing:
+        return x
+    before = (0,) * len(x.shape)
+    zero = builder.const(0.0, TensorType((), x.dtype))
+    return builder.value("pad", x, zero, low=before, high=(*before[1:], missing))
+
+
+def _narrowed(results: Sequence[Value], node: Node, builder: GraphBuilder) -> list[Value]:
+    """Without the columns that were added; nobody takes what there isn't."""
+    missing = [builder.const(0.0, v.type) for v in node.results[len(results) :] if isinstance(v.type, TensorType)]
+    found = []
+    for x, wanted in zip([*results, *missing], node.results, strict=True):
+        start, step = (0,) * len(x.shape), (1,) * len(x.shape)
+        same = x.shape == wanted.shape
+        found.append(x if same else builder.value("slice", x, start=start, stop=wanted.shape, step=step))
+    return found
 
 
 def _repeated(x: Value, batch: tuple[int, ...], builder: GraphBuilder) -> Value | None:

@@ -24,6 +24,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
+from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
@@ -65,14 +66,19 @@ IN_OTHERS: Final[Mapping[str, Rewrite]] = {"conv": rewrite_convolution}
 """Primitives that are written in others, of which scheduling and lowering know nothing."""
 
 
-def prepare(graph: Graph, library: frozenset[str] = frozenset(), wide_products: bool = False) -> Graph:
+def prepare(
+    graph: Graph,
+    library: frozenset[str] = frozenset(),
+    wide_products: bool = False,
+    precision: str = FULL_PRECISION,
+) -> Graph:
     """The graph passes, then no calls of routines that the target hasn't, no empty values, no sums in 16 bits anywhere,
     no sums into the same elements one after the other and no long lists of alike pieces, then the passes once more
     where that changed something, no calls, and no factorisations but those that the target calls a `library` for, or
     the host, and Fourier transforms as that library has them."""
     graph = through_pipeline(graph)
     if has_routines(graph):
-        graph = through_pipeline(rewrite_routines(graph, library))
+        graph = through_pipeline(rewrite_routines(graph, library, precision))
     graph = graph if wide_products else rewrite_complex_products(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))

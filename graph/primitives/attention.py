@@ -4,10 +4,11 @@
     attention           q: (..., t, d), k: (..., s, d), v: (..., s, e), [bias], [mask]
                           ->  result: (..., t, e) of their dtype, normal: float32 (..., t, 1), the logarithm of each
                               query's denominator
-    attention_gradient  q, k, v, normal, along: float32 (..., t, 1), ct: (..., t, e), [mask]
+    attention_gradient  q, k, v, normal, along: float32 (..., t, 1), ct: (..., t, e), [bias], [mask]
                           ->  the derivatives of q, k and v, of their dtype; along: the sum of ct * result over e
 
-Attributes: `causal`, `scale` (a float), `sides` ("", "b", "m", "bm": of bias and mask those that are there).
+Attributes: `causal`, `scale` (a float), `sides` ("", "b", "m", "bm": of bias and mask those that are there),
+`precision` (of the factors of products of float32: `lg.options(matmul_precision=)`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "attention"
 BLOCK: Final = 256  # keys whose scores exist at a time
 ONE_BLOCK: Final = 512  # so many keys are one block
-TENSORS: Final = 3  # that attention always has
+TENSORS: Final = {"attention": 3, "attention_gradient": 6}  # that it always has
 
 
 def attention(
@@ -55,8 +55,10 @@ def attention(
     query that sees none is 0, and so are its derivatives. `scale` is 1 / sqrt(d) where it isn't given. Names are those
     of `jax.nn.dot_product_attention`, whose arrays have their heads behind t: exchange these axes.
 
-    Of 16-bit floats it is one launch on GPUs with matrix units (CUDA), which skips blocks of keys that nobody sees, and
-    its derivatives are two, where d and e are multiples of 8 up to 256 (for derivatives 128, and without `bias`).
+    But for float64 it is one launch on GPUs with matrix units (CUDA), which skips blocks of keys that nobody sees, and
+    its derivatives are two, where d and e are at most 256 (for derivatives 128, and without that of `bias`). A product
+    of float32 is three of 11 bits there, about as good as one; elements that are infinite make NaN so. One such product
+    is enough for `lg.options(matmul_precision="tf32")`.
     No matrix of all scores is made, neither here nor by reverse mode, which computes scores again (so do higher
     derivatives, but for what they save of their own); forward mode by itself raises GradientError. Milakov and
     Gimelshein, 2018; Dao et al., "FlashAttention", 2022.
@@ -143,9 +145,8 @@ class _BlockedAttention:
             given, result, normal = saved
             along = sum(ct.astype(self.dtype) * result.astype(self.dtype), axis=-1, keepdims=True)
             q, k, v, *bias = given
-            if bias:
-                return self.reverse(q, k, v, normal, along, ct, *bias)
-            return self.as_routine("attention_gradient", _BlockedAttention.reverse, (q, k, v, normal, along, ct))
+            operands = (q, k, v, normal, along, ct, *bias)
+            return self.as_routine("attention_gradient", _BlockedAttention.reverse, operands)
 
         own.defvjp(forward, backward)
         return own
@@ -159,7 +160,7 @@ class _BlockedAttention:
             inside = replace(self, mask=handles[len(given)] if more else None)
             return [x._value for x in function(inside, *handles[: len(given)])]
 
-        bias = "b" if name == "attention" and len(given) > TENSORS else ""
+        bias = "b" * (len(given) - TENSORS[name])
         rank = len(self.batch)
         how = {"causal": self.causal, "scale": self.scale, "sides": bias + "m" * len(more), "rank": rank}
         found = routine(name, how, [x._value for x in (*given, *more)], traced)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from loopgrad.runtime.cuda.found import driver as loaded_driver
 from loopgrad.runtime.cuda.found import text, usable
@@ -22,6 +22,13 @@ WITHOUT_TIMING: Final = 2
 PORTABLE: Final = 1
 LOG_BYTES: Final = 1 << 14
 MOST_GROUPS: Final = (1 << 31) - 1
+
+
+class CudaFunction(NamedTuple):
+    """A kernel, and the bytes of a workgroup's memory that its launches ask for."""
+
+    handle: Any
+    asked: int
 
 
 class CudaApi:
@@ -119,8 +126,9 @@ class CudaApi:
         if status:
             self._refuse(status, "filling memory")
 
-    def launch(self, function: Any, groups: int, group: int, params: int) -> None:
-        status = self.cuda.cuLaunchKernel(function, groups, 1, 1, group, 1, 1, 0, self._stream, params, 0)[0]
+    def launch(self, function: CudaFunction, groups: int, group: int, params: int) -> None:
+        handle, asked = function
+        status = self.cuda.cuLaunchKernel(handle, groups, 1, 1, group, 1, 1, asked, self._stream, params, 0)[0]
         if status:
             self._refuse(status, "launching a kernel")
 
@@ -188,11 +196,15 @@ class CudaApi:
     def unload(self, module: Any) -> None:
         self._get(self.cuda.cuModuleUnload(module), "unloading code")
 
-    def function(self, module: Any, entry: str) -> Any:
-        return self._get(self.cuda.cuModuleGetFunction(module, entry.encode()), f"looking for kernel {entry}")
+    def function(self, module: Any, entry: str, asked: int) -> CudaFunction:
+        found = self._get(self.cuda.cuModuleGetFunction(module, entry.encode()), f"looking for kernel {entry}")
+        if asked:
+            largest = self.cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._get(self.cuda.cuFuncSetAttribute(found, largest, asked), f"asking for {asked} bytes of a workgroup")
+        return CudaFunction(found, asked)
 
-    def occupancy(self, function: Any, group: int) -> int:
-        answer = self.cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, group, 0)
+    def occupancy(self, function: CudaFunction, group: int) -> int:
+        answer = self.cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(function.handle, group, function.asked)
         return int(self._get(answer, "asking for the occupancy"))
 
     # graphs
@@ -200,12 +212,14 @@ class CudaApi:
     def make_graph(self) -> Any:
         return self._get(self.cuda.cuGraphCreate(0), "making a graph")
 
-    def add_launch(self, graph: Any, after: Sequence[Any], function: Any, groups: int, group: int, params: int) -> Any:
+    def add_launch(
+        self, graph: Any, after: Sequence[Any], function: CudaFunction, groups: int, group: int, params: int
+    ) -> Any:
         node = self.cuda.CUDA_KERNEL_NODE_PARAMS()
-        node.func = function
+        node.func = function.handle
         node.gridDimX, node.gridDimY, node.gridDimZ = groups, 1, 1
         node.blockDimX, node.blockDimY, node.blockDimZ = group, 1, 1
-        node.sharedMemBytes = 0
+        node.sharedMemBytes = function.asked
         node.kernelParams = params
         return self._get(self.cuda.cuGraphAddKernelNode(graph, list(after), len(after), node), "adding a kernel")
 

@@ -93,8 +93,9 @@ class Pipeline(Protocol):
 class Image(Protocol):
     """Loaded code; gone with the last reference."""
 
-    def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
-        """The function `entry`; `name` is the kernel's, for messages."""
+    def pipeline(self, name: str, entry: str, group: int, asked: int) -> Pipeline:
+        """The function `entry`; `name` is the kernel's, for messages; `asked`: bytes of a workgroup's memory that its
+        launches ask for."""
         ...
 
 

@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.gpu.interface import KernelInterface
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.cached_property import cached_property
 from loopgrad.graph.nodes import Location
-from loopgrad.graph.types import float32
+from loopgrad.graph.types import DType, float32
 from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_task, put
 from loopgrad.runtime.gpu.memory import Allocation
 
@@ -73,8 +73,23 @@ class LoadedProgram:
 
     def precision_notes(self) -> tuple[str, ...]:
         """What becomes of an option for products."""
-        found = [step for step in self._products() if self.program.slots[step.left].type.dtype is float32]
-        if self._precision == FULL_PRECISION or not found:
+        if self._precision == FULL_PRECISION:
+            return ()
+        return (*self._product_notes(), *self._attention_notes())
+
+    def _attention_notes(self) -> tuple[str, ...]:
+        """Those of float32 are given the option; it has more digits than bfloat16."""
+        steps = [step for step in all_steps(self.program.steps) if isinstance(step, RoutineStep)]
+        found = [step for step in steps if "precision" in dict(step.attrs) and self._dtype(step.inputs[0]) is float32]
+        what = f"matmul_precision={self._precision!r}: {len(found)} attentions of float32 or their derivatives"
+        return (f"{what} read 11 bits of their factors",) if found else ()
+
+    def _dtype(self, slot: int) -> DType:
+        return self.program.slots[slot].type.dtype
+
+    def _product_notes(self) -> tuple[str, ...]:
+        found = [step for step in self._products() if self._dtype(step.left) is float32]
+        if not found:
             return ()
         called = sum(self.product(step) is not None for step in found)
         option, kept = f"matmul_precision={self._precision!r}", len(found) - called
@@ -111,7 +126,7 @@ class LoadedProgram:
             image = self._images[record.offset, record.size]
             line = self._lines.get(module)
             label = record.name if line is None else f"{record.name} ({line})"
-            known = image.pipeline(label, record.entry, record.group)
+            known = image.pipeline(label, record.entry, record.group, record.asked)
             self._pipelines[module] = known
         return known
 

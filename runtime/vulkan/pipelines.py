@@ -88,7 +88,7 @@ class VulkanImage:
         self._pipelines, self._gpu, self._code = pipelines, gpu, code
         self._module = gpu.module(code)
 
-    def pipeline(self, name: str, entry: str, group: int) -> VulkanPipeline:
+    def pipeline(self, name: str, entry: str, group: int, asked: int = 0) -> VulkanPipeline:
         return VulkanPipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group, name)
 
     def __del__(self) -> None:

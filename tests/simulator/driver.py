@@ -24,7 +24,7 @@ from tests.simulator.code import UPDATE_GROUP, update_code
 GROUPS = 8
 RESIDENT_GROUPS = 4
 CAPACITY = 1 << 32
-SHARED_BYTES = 1 << 16
+SHARED_BYTES = 99 << 10
 PATTERN = 0xA5
 REFILLED = 1 << 16
 BARRIER_BYTES = 64  # sizeof(pthread_barrier_t), with room to spare
@@ -87,7 +87,7 @@ class Image:
         self.object = code
         self._loaded: Code | None = None
 
-    def pipeline(self, name: str, entry: str, group: int) -> Pipeline:
+    def pipeline(self, name: str, entry: str, group: int, asked: int = 0) -> Pipeline:
         if self._loaded is None:
             self._loaded = Code(self.object, symbols(self.object))
         return Pipeline(self._loaded, entry, group)

@@ -52,7 +52,9 @@ class HostUnits:
         return self.b.shared_get(self.words, self.cell(invocation, word), "i32")
 
     def number(self, pair: Val, half: int, type: str) -> Val:
-        """One of a pair as an f32."""
+        """One of a pair as an f32; of 32 bits those that are read."""
+        if type == "tf32":
+            return self.b.inst("Bitcast", "f32", self.op("BitwiseAnd", pair, -1 << 13))
         bits = self.op("ShiftRightLogical", pair, 16 * half)
         if type == "b16":
             return self.b.inst("Bitcast", "f32", self.op("ShiftLeftLogical", bits, 16))
@@ -62,31 +64,35 @@ class HostUnits:
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
         self.shown([*left, *right])
         start = self.b.place_of(self.words, self.cell(self.i32(0), 0))
-        return list(self.b.outlined(f"product.{type}", [start, self.lane, *sums], partial(self._product, type)))
+        return [self._own(type, i, start, total) for i, total in enumerate(sums)]
 
-    def _product(self, type: str, given: Sequence[Val]) -> list[Val]:
-        """A function of its own, as code for it is long: of where the warp's words are, the lane and its sums."""
-        start, lane, *sums = given
+    def _own(self, type: str, i: int, start: Val, total: Val) -> Val:
+        """One of the sums. Each has a function of its own: of several floats some would come back in x87's registers,
+        which LLVM 22 moves to those of AVX-512 by instructions of processors that nobody has."""
+        (found,) = self.b.outlined(f"product.{type}.{i}", [start, self.lane, total], partial(self._sum, type, i))
+        return found
+
+    def _sum(self, type: str, i: int, given: Sequence[Val]) -> list[Val]:
+        """As code for it is long, it is a function: of where the warp's words are, the lane and the sum."""
+        start, lane, total = given
         row, quarter = self.op("UDiv", lane, 4), self.op("BitwiseAnd", lane, 3)
+        column = self.op("IAdd", self.op("IMul", quarter, 2), i % 2)
 
         def word(invocation: Val, number: int) -> Val:
             place = self.op("IAdd", self.op("IMul", invocation, 8), number)
             wide = self.b.inst("UConvert", "i64", self.op("IMul", place, 4))
             return self.b.load(self.b.inst("IAdd", "i64", start, wide), "i32")
 
-        found = []
-        for i, total in enumerate(sums):
-            column = self.op("IAdd", self.op("IMul", quarter, 2), i % 2)
-            for k in range(16):
-                mine = word(self.op("IAdd", self.op("IMul", row, 4), k % 8 // 2), i // 2 + 2 * (k // 8))
-                other = word(self.op("IAdd", self.op("IMul", column, 4), k % 8 // 2), 4 + k // 8)
-                factors = [self.number(pair, k % 2, type) for pair in (mine, other)]
-                total = self.b.extended("Fma", "f32", *factors, total)
-            found.append(total)
-        return found
+        together = 1 if type == "tf32" else 2  # numbers in a word
+        for k in range(8 * together):
+            whole, part = divmod(k, together)
+            mine = word(self.op("IAdd", self.op("IMul", row, 4), whole % 4), i // 2 + 2 * (whole // 4))
+            other = word(self.op("IAdd", self.op("IMul", column, 4), whole % 4), 4 + whole // 4)
+            total = self.b.extended("Fma", "f32", *[self.number(pair, part, type) for pair in (mine, other)], total)
+        return [total]
 
-    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
-        self.shown([index])
+    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
+        self.shown([self.halves(index, type)])
         row, quarter = self.op("UDiv", self.lane, 4), self.op("BitwiseAnd", self.lane, 3)
         found = []
         for matrix in range(4):
@@ -99,6 +105,10 @@ class HostUnits:
                 halves.append(self.op("ShiftLeftLogical", self.b.inst("UConvert", "i32", value), 16 * n))
             found.append(self.op("BitwiseOr", *halves))
         return found
+
+    def halves(self, index: Val, type: str) -> Val:
+        """The number of an element among elements of 16 bits."""
+        return self.op("IMul", index, 2) if type == "i32" else index
 
     def pair(self, low: Val, high: Val, type: str) -> Val:
         bits = [self._rounded(x, type) for x in (low, high)]
@@ -132,7 +142,8 @@ class HostUnits:
         call: Callable[..., Val] = self.b._call
         return call(name, "f32", *operands)
 
-    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
+        index = self.halves(index, type)
         for n, word in enumerate(self.b.load_vector(source, "i32", 4)):
             kept = self.b.inst("Select", "i32", valid, word, self.i32(0))
             for half in (0, 1):

@@ -140,7 +140,7 @@ class HostApi:
     def unload(self, module: Any) -> None:
         """It goes with its last reference."""
 
-    def function(self, module: Image, entry: str) -> Pipeline:
+    def function(self, module: Image, entry: str, asked: int) -> Pipeline:
         group = UPDATE_GROUP if module.object is update_code() else 32
         return module.pipeline("", entry, group)
 

@@ -37,17 +37,19 @@ Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
 class MatrixUnits(Protocol):
     """What the WARP invocations of a warp, neighbours in a workgroup, do together: all of them come to each of these.
 
-    Numbers of 16 bits ("f16", "b16") are given in pairs, as an i32. Of a matrix, invocation number l has of rows l / 4
-    (and 8 after it) the columns 2 (l % 4) and the next one (and those 8 after them)."""
+    Numbers of 16 bits ("f16", "b16") are given in pairs, as an i32; of "tf32" one is, the upper 19 bits of an f32.
+    Of sums, invocation number l has of rows l / 4 (and 8 after it) the columns 2 (l % 4) and the next one."""
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
-        """sums + left @ right, rounded to f32. `left` is 16 x 16: pairs of a row and of that 8 after it, then those 8
-        columns on; `right` 16 x 8, as its transpose, 8 x 16: two pairs; `sums` 16 x 8: of a row, then of the other."""
+        """sums + left @ right, as f32. `left` is 16 x 16, of "tf32" 16 x 8: i32 number l % 4 of a row and of that 8
+        after it, then those 4 after these; `right` 16 x 8 (8 x 8), as its transpose: two i32; `sums` 16 x 8: of a row,
+        then of the other."""
         ...
 
-    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
-        """A pair of each of four 8 x 8 matrices in memory of the workgroup, of their transposes where they are
-        `turned`. `index` is where invocation 8 m + r finds row r of matrix m, aligned to 16 bytes."""
+    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
+        """Of each of four matrices of eight rows of 16 bytes, in memory of the workgroup, i32 number l % 4 of row
+        l / 4; of their transposes where they are `turned`, which elements of 16 bits can be. `index`, in elements of
+        the type, is where invocation 8 m + r finds row r of matrix m, aligned to 16 bytes."""
         ...
 
     def pair(self, low: Val, high: Val, type: str) -> Val:
@@ -70,8 +72,9 @@ class MatrixUnits(Protocol):
         """About log2(x), of f32."""
         ...
 
-    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
-        """16 bytes of memory to that of the workgroup, or zeros where they aren't valid: begun."""
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
+        """16 bytes of memory to that of the workgroup, where an element of the type is, or zeros where they aren't
+        valid: begun."""
         ...
 
     def copied(self) -> None:

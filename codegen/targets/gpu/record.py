@@ -34,7 +34,7 @@ from loopgrad.graph.primitives.collectives import is_started
 @dataclass(frozen=True, slots=True)
 class Module:
     """Where a kernel is: function `entry` of the image `code[offset : offset + size]`. `group` is its
-    workgroup size, `shared` its memory of a workgroup in bytes."""
+    workgroup size, `shared` its memory of a workgroup in bytes, of which so many are `asked` for at a launch."""
 
     name: str
     offset: int
@@ -42,6 +42,7 @@ class Module:
     entry: str
     group: int
     shared: int = 0
+    asked: int = 0
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class LlvmAssembler:
         self.fast = fast
         self.label = "entry"
         self.shared_bytes = 0
+        self.asks = False  # whether launches ask for that memory
         self.declarations: dict[str, None] = {}
         self._globals: list[str] = []
         self._locals: list[str] = []
@@ -388,8 +389,17 @@ class LlvmAssembler:
         return self._shared_array(offset, type, count)
 
     def _shared_array(self, offset: int, type: str, count: int) -> str:
+        if self.asks:
+            return self._asked_array(offset)
         name, space = f"@{self.symbol}.shared{offset}", self.flavour.space(self.flavour.workgroup)
         self._globals.append(f"{name} = internal {space} global [{count} x {llvm_type(type)}] poison, align 16")
+        return name
+
+    def _asked_array(self, offset: int) -> str:
+        """In the one array whose size launches say."""
+        whole, name, space = f"@{self.symbol}_shared", self._name(), self.flavour.space(self.flavour.workgroup)
+        self.declarations[f"{whole} = external {space} global [0 x i8], align 16"] = None
+        self._locals.append(f"  {name} = getelementptr i8, {self.flavour.workgroup} {whole}, i64 {offset}")
         return name
 
     def shared_get(self, array: str, index: Val, type: str) -> Val:

@@ -39,17 +39,18 @@ class LlvmImage:
         self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
         self.piece = piece
         self._functions: list[str] = []
-        self._kernels: list[tuple[str, int, int]] = []  # name, invocations of a workgroup, bytes that they share
+        self._kernels: list[tuple[str, int, int, bool]] = []  # name, group, bytes that it shares, whether it asks
         self._attributes: dict[tuple[int, int, int, int], int] = {}  # bits and what they take -> number
         self._declarations: list[dict[str, None]] = []  # what each kernel needs
 
     @property
     def geometry(self) -> Geometry:
-        return Geometry(self.group, sums_group=self.flavour.summed_group)
+        return Geometry(self.group, asked_memory=self.flavour.asked_memory, sums_group=self.flavour.summed_group)
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.group
         b = self.assembler(self.flavour, f"k{len(self._functions)}", group, fast)
+        b.asks = plan.asks
         emit_kernel(kernel, b, fast, plan)
         # lanes of unknown length may be long, and then do with the registers they need; Newton's, which are light, take
         # 1.11 times as long on an H200 where they have as many
@@ -61,7 +62,7 @@ class LlvmImage:
         bits |= RECIPE * bool(registers)
         attributes = self._attributes.setdefault((bits, group, plan.resident, registers), len(self._attributes))
         self._functions.append(f"; {kernel.name}\n" + b.finish(attributes))
-        self._kernels.append((kernel.name, group, b.shared_bytes))
+        self._kernels.append((kernel.name, group, b.shared_bytes, plan.asks))
         self._declarations.append(b.declarations)
 
     def text(self, numbers: Iterable[int] | None = None) -> str:
@@ -101,8 +102,9 @@ class LlvmImage:
         rows, offset = [], 0
         for numbers, code in zip(pieces, codes, strict=True):
             for number in numbers:
-                name, group, shared = self._kernels[number]
-                rows.append(Module(name, offset, len(code), f"k{number}", group, shared))
+                name, group, shared, asks = self._kernels[number]
+                asked = shared if asks else 0
+                rows.append(Module(name, offset, len(code), f"k{number}", group, shared, asked))
             offset += len(code)
         return rows, b"".join(codes), {"llvm": "\n".join(texts), **later}
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 SUMS: Final = "{ float, float, float, float }"
 WORDS: Final = "{ i32, i32, i32, i32 }"
-# type of the factors -> the function, and the type of a pair to it
+# type of the factors -> the function, and the type of an i32 to it
 PRODUCTS: Final = {
     "b16": ("llvm.nvvm.mma.m16n8k16.row.col.bf16", "i32"),
     "f16": ("llvm.nvvm.mma.m16n8k16.row.col.f32.f32", "<2 x half>"),
+    "tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
 }
 PAIRS: Final = {"b16": "llvm.nvvm.ff2bf16x2.rn", "f16": "llvm.nvvm.ff2f16x2.rn"}
 COPY: Final = "llvm.nvvm.cp.async.cg.shared.global.16.s"
@@ -40,8 +41,8 @@ class WarpUnits:
         given = ", ".join([*factors, *[f"float {v.id}" for v in sums]])
         return self._several(SUMS, function, given, "f32")
 
-    def parts(self, array: Variable, index: Val, turned: bool) -> list[Val]:
-        place = self.b.shared_place(array, index, "i16")
+    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
+        place = self.b.shared_place(array, index, type)
         how = ".trans" if turned else ""
         return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
 
@@ -63,9 +64,9 @@ class WarpUnits:
     def logarithm(self, x: Val) -> Val:
         return Val(self.b.called("llvm.nvvm.lg2.approx.ftz.f", "float", f"float {x.id}"), "f32")
 
-    def copy(self, array: Variable, index: Val, source: Val, valid: Val) -> None:
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
         size = self.b.inst("Select", "i32", valid, self.b.const("i32", 16), self.b.const("i32", 0))
-        given = f"{self.b.shared_place(array, index, 'i16')}, {self.b.place(source)}, i32 {size.id}"
+        given = f"{self.b.shared_place(array, index, type)}, {self.b.place(source)}, i32 {size.id}"
         self.b.called(COPY, "void", given)
 
     def copied(self) -> None:

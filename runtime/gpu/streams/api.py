@@ -115,7 +115,9 @@ class StreamApi(Protocol):
 
     def unload(self, module: Any) -> None: ...
 
-    def function(self, module: Any, entry: str) -> Any: ...
+    def function(self, module: Any, entry: str, asked: int) -> Any:
+        """`asked`: bytes of a workgroup's memory that are asked for at its launches."""
+        ...
 
     def occupancy(self, function: Any, group: int) -> int:
         """Workgroups of that size that fit on one multiprocessor."""

@@ -61,10 +61,11 @@ class StreamImage:
         self._driver = driver
         self._module = driver.with_room(lambda: driver.api.load(code))
 
-    def pipeline(self, name: str, entry: str, group: int) -> Function:
+    def pipeline(self, name: str, entry: str, group: int, asked: int = 0) -> Function:
         driver, api = self._driver, self._driver.api
         with driver.lock:
-            handle = driver.with_room(lambda: api.function(self._module, entry))  # where code is loaded when it is used
+            # where code is loaded when it is used
+            handle = driver.with_room(lambda: api.function(self._module, entry, asked))
             return Function(handle, name, group, max(api.occupancy(handle, group), 1), self)
 
     def __del__(self) -> None:

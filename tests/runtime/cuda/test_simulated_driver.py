@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.devices import get_device
+from tests.lazy.networks.test_attention import by_numpy
 from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
@@ -320,6 +322,27 @@ def test_a_librarys_precision_is_what_the_option_says(sim):
     assert "1 products keep all digits, in own kernels" in plan
     with pytest.raises(TypeError, match="'tf32', 'bfloat16'"):
         multiply("float32", matmul_precision="fp8")
+
+
+@inside
+def test_launches_ask_for_memory_of_workgroups(sim, monkeypatch):
+    """In calls and in graphs; the plan says how many digits are read."""
+    rng, asked, function = np.random.default_rng(9), [], CudaApi.function
+    monkeypatch.setattr(CudaApi, "function", lambda *given: [asked.append(given[-1]), function(*given)][1])
+    q, k = (lg.asarray(rng.normal(size=(n, 250)).astype(np.float32)) for n in (3, 17))
+
+    def checked(near, **options):
+        with lg.options(**options):
+            compiled = lg.compile(lambda q, k: lg.attention(q, k, k, scale=0.5))
+            replay = compiled.capture(q, k)
+            for got in (compiled(q, k), replay.replay(q, k)):
+                np.testing.assert_allclose(np.asarray(got), by_numpy(*map(np.float64, (q, k, k)), scale=0.5)[1], **near)
+            return str(compiled.plan(q, k))
+
+    assert "11 bits" not in checked({"rtol": 0, "atol": 2e-6})
+    assert max(asked) > 48 << 10
+    plan = checked({"rtol": 0, "atol": 2e-2}, matmul_precision="tf32")
+    assert "1 attentions of float32 or their derivatives read 11 bits" in plan
 
 
 def layers(a, b):

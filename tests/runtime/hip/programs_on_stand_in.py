@@ -105,7 +105,7 @@ def calls(stand_in: StandIn) -> None:
     references = sys.getrefcount(image)
     module = api.load(image)
     assert sys.getrefcount(image) == references + 1, "HIP reads an image as long as its module is loaded"
-    expect(StreamFailure, "looking for kernel nothing: hipErrorNotFound", api.function, module, "nothing")
+    expect(StreamFailure, "looking for kernel nothing: hipErrorNotFound", api.function, module, "nothing", 0)
     api.unload(module)
     assert sys.getrefcount(image) == references
     api.leave(before)

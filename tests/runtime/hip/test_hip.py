@@ -140,7 +140,7 @@ calls = {
     "enter": (), "allocate": (64,), "free": (place,), "available": (), "pin": (64,), "unpin": (place,),
     "upload": (place, place, 8), "download": (place, place, 8), "copy": (place, place, 8), "fill": (place, 7, 1),
     "launch": (None, 1, 256, place), "idle": (), "synchronize": (), "make_event": (), "record": (None,),
-    "wait": (None,), "load": (b"\\x7fELF" + bytes(200),), "unload": (None,), "function": (None, "k0"),
+    "wait": (None,), "load": (b"\\x7fELF" + bytes(200),), "unload": (None,), "function": (None, "k0", 0),
     "occupancy": (None, 256), "make_graph": (), "add_launch": (None, (), 4096, 1, 256, place),
     "add_copy": (None, (), place, place, 8), "add_download": (None, (), place, place, 8),
     "add_fill": (None, (), place, 7, 1), "instantiate": (None,), "launch_graph": (None,), "destroy_graph": (None,),

@@ -17,7 +17,7 @@ enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, NO_DEV
        INVALID_CONTEXT = 201, INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
        ILLEGAL_ADDRESS = 700, CAPTURING = 900 };
 enum { RELAXED = 2 };
-enum { WORDS = 6, MOST_GROUP = 1024, SHARED = 1 << 16, PATTERN = 0xA5, PATTERNED = 1 << 20 };
+enum { WORDS = 6, MOST_GROUP = 1024, SHARED = 99 << 10, PATTERN = 0xA5, PATTERNED = 1 << 20 };
 
 static int started, context;
 static __thread void *current;
@@ -86,6 +86,7 @@ typedef struct { void *library; } Module;
 typedef struct {
     void (*run)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int32_t, int32_t, int32_t, void *, void *);
     int waits;
+    unsigned asked;  /* bytes of a workgroup's memory, said at launches */
 } Function;
 typedef struct { Function *f; int64_t w[WORDS]; unsigned groups, group; } Launch;
 typedef struct { const Launch *launch; int first, end; void *shared, *barrier; } Member;
@@ -357,7 +358,7 @@ CALL Status cuModuleGetFunction(void **out, Module *module, const char *name) {
     READY;
     char full[256];
     snprintf(full, sizeof full, "%s.run", name);
-    Function *function = malloc(sizeof *function);
+    Function *function = calloc(1, sizeof *function);
     *(void **)&function->run = dlsym(module->library, full);
     snprintf(full, sizeof full, "%s.waits", name);
     char *waits = dlsym(module->library, full);
@@ -366,14 +367,23 @@ CALL Status cuModuleGetFunction(void **out, Module *module, const char *name) {
     *out = function;
     return OK;
 }
-CALL Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, void *function, int group, size_t shared) {
+CALL Status cuFuncSetAttribute(Function *function, int attribute, int value) {
+    enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
+    READY;
+    if (attribute != MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > SHARED) return INVALID_VALUE;
+    function->asked = (unsigned)value;
+    return OK;
+}
+CALL Status cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, Function *function, int group, size_t shared) {
     READY;
     *out = 4;
-    return function && group ? OK : INVALID_VALUE;
+    return function && group && shared == function->asked ? OK : INVALID_VALUE;
 }
 
-static Status launch_of(Launch *out, void *function, unsigned groups, unsigned group, void **params) {
+static Status launch_of(Launch *out, Function *function, unsigned groups, unsigned group, unsigned shared,
+                        void **params) {
     if (!function || !groups || !group || group > MOST_GROUP || !params) return INVALID_VALUE;
+    if (shared != function->asked) return INVALID_VALUE;
     *out = (Launch){.f = function, .groups = groups, .group = group};
     for (int i = 0; i < WORDS; i++) out->w[i] = *(int64_t *)params[i];
     return OK;
@@ -384,7 +394,7 @@ CALL Status cuLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, u
     READY;
     Work work = {.kind = KERNEL};
     if (!stream || y != 1 || z != 1 || by != 1 || bz != 1 || extra) return INVALID_VALUE;
-    Status status = launch_of(&work.launch, function, x, bx, params);
+    Status status = launch_of(&work.launch, function, x, bx, shared, params);
     if (status) return status;
     counts[LAUNCHES]++;
     return enqueue(&work);
@@ -433,9 +443,8 @@ CALL Status cuGraphCreate(void **out, unsigned flags) { READY; *out = calloc(1, 
 CALL Status cuGraphAddKernelNode(void **out, Graph *graph, void *const *after, size_t count, const KernelNode *node) {
     READY;
     Work work = {.kind = KERNEL};
-    if (node->y != 1 || node->z != 1 || node->by != 1 || node->bz != 1 || node->extra || node->shared)
-        return INVALID_VALUE;
-    Status status = launch_of(&work.launch, node->function, node->x, node->bx, node->params);
+    if (node->y != 1 || node->z != 1 || node->by != 1 || node->bz != 1 || node->extra) return INVALID_VALUE;
+    Status status = launch_of(&work.launch, node->function, node->x, node->bx, node->shared, node->params);
     return status ? status : add(graph, out, after, count, &work);
 }
 CALL Status cuGraphAddMemcpyNode(void **out, Graph *graph, void *const *after, size_t count, const CopyNode *node,

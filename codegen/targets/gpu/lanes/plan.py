@@ -59,6 +59,7 @@ class Geometry:
 
     group: int = 256  # invocations of a workgroup that shares a tile
     memory: int = 48 << 10  # bytes that a workgroup shares
+    asked_memory: int = 0  # bytes that it shares where a launch asks for them; 0: none can
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
@@ -123,6 +124,8 @@ class LaneMapping:
     stages: tuple[Tiles, ...] = ()  # the tiles of each stage, where there are some
     resident: int = 0  # workgroups that registers should be left for, where they wait at barriers; 0: any number
     running: RunningTiles | None = None  # the tiles of a kernel with a running total
+    asks: bool = False  # whether launches ask for the workgroups' memory
+    matrix_units: bool = False  # whether the program needs some
 
 
 UNTILED: Final = LaneMapping()

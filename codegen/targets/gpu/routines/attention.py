@@ -1,19 +1,20 @@
-"""Attention of 16-bit floats as one launch of workgroups with matrix units (`attention_rows`)."""
+"""Attention as one launch of workgroups with matrix units (`attention_rows`), its derivatives as two."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Final, NamedTuple
 
+from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
 from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
-from loopgrad.codegen.targets.gpu.routines.attention_scores import Shapes, SideLayout
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import BYTES, SIDE, held_elements
-from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
-from loopgrad.graph.types import bfloat16
+from loopgrad.codegen.targets.gpu.routines.attention_scores import WORD, Shapes, SideLayout
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE
+from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
+from loopgrad.graph.types import bfloat16, float16, float32
 
-TYPES: Final = {True: "b16", False: "f16"}  # whether it is bfloat16
+TYPES: Final = {bfloat16: "b16", float16: "f16", float32: "f32"}
 WARPS: Final = 4
 NARROW: Final = 64  # columns of which a warp's registers hold twice 16 rows
 WIDE: Final = 128  # of which they hold scores by 64 keys besides
@@ -22,18 +23,22 @@ RESIDENT: Final = 2  # workgroups of a multiprocessor: one computes while the ot
 
 
 class AttentionTiling(NamedTuple):
-    """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others."""
+    """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others; `held`: its rows are
+    in memory that it shares, which leaves more registers."""
 
     warps: int
     tiles: int
     block: int
+    held: bool
 
 
 def shapes_of(routine: Routine) -> Shapes:
     q, k, v = [a.type.shape for a in routine.inputs[:3]]
     sides = str(routine.attrs["sides"])
     arrays = dict(zip(sides, routine.inputs[len(routine.inputs) - len(sides) :], strict=True))
-    type = TYPES[routine.inputs[0].type.dtype is bfloat16]
+    type = TYPES[routine.inputs[0].type.dtype]
+    if type == "f32" and routine.attrs["precision"] != FULL_PRECISION:
+        type = "tf32"
     mask, bias = (_side(arrays[letter], q[:-2]) if letter in arrays else None for letter in "mb")
     scale, causal = routine.attrs["scale"], bool(routine.attrs["causal"])
     assert isinstance(scale, float)
@@ -50,19 +55,32 @@ def _side(array: Array, batch: tuple[int, ...]) -> SideLayout:
 
 def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     width = max(shapes.width, shapes.value_width)
+    full = shapes.depth.bytes == WORD
     if width > WIDE:
-        return AttentionTiling(warps, 1, 32)
+        return AttentionTiling(max(warps // 2, 1), 1, 16, True) if full else AttentionTiling(warps, 1, 32, False)
+    if full and width > NARROW:
+        return AttentionTiling(warps, 1, 32, True)
     tall = -(-shapes.queries // (warps * 2 * SIDE)) * shapes.count
     if tall < FEW:
-        return AttentionTiling(warps, 1, 64)
-    return AttentionTiling(warps, 2, 64 if width <= NARROW else 32)
+        return AttentionTiling(warps, 1, 64, full)
+    return AttentionTiling(warps, 2, 32, True) if full or width > NARROW else AttentionTiling(warps, 2, 64, False)
+
+
+def gradient_tiling(shapes: Shapes, warps: int) -> AttentionTiling:
+    narrow = max(shapes.width, shapes.value_width) <= NARROW
+    if shapes.depth.bytes == WORD:
+        return AttentionTiling(warps, 1, 32 if narrow else 16, narrow)
+    return AttentionTiling(warps, 1, 64 if narrow else 32, False)
+
+
+def _rows(routine: Routine) -> AttentionRows:
+    shapes = shapes_of(routine)
+    return AttentionRows(shapes, *tiling(shapes, _warps(routine)))
 
 
 def _refuses(routine: Routine) -> str:
-    block = tiling(shapes_of(routine), _warps(routine)).block
-    widths = [a.type.shape[-1] for a in routine.inputs[1:3]]
-    needed = BYTES * sum(held_elements(block, width) for width in widths)
-    return "" if needed <= routine.memory else f"a block of keys takes {needed} bytes of a workgroup"
+    needed = _rows(routine).memory
+    return "" if needed <= routine.asked_memory else f"a block of keys takes {needed} bytes of a workgroup"
 
 
 def _warps(routine: Routine) -> int:
@@ -70,34 +88,39 @@ def _warps(routine: Routine) -> int:
 
 
 def _make(routine: Routine) -> None:
-    shapes = shapes_of(routine)
-    warps, tiles, block = tiling(shapes, _warps(routine))
-    program = AttentionRows(shapes, warps, tiles, block)
+    program = _rows(routine)
     sides = len(str(routine.attrs["sides"]))
     arrays = (*routine.inputs[:3], *routine.outputs, *routine.inputs[3 : 3 + sides])
-    routine.by_groups("attention", program, program.count, *arrays, group=warps * WARP, resident=RESIDENT)
+    routine.by_groups("attention", program, program.count, *arrays, needs=_needs(program))
 
 
 def _gradient_block(shapes: Shapes) -> int:
     return 64 if max(shapes.width, shapes.value_width) <= NARROW else 32
 
 
-def _refuses_gradient(routine: Routine) -> str:
+def _needs(program: AttentionRows | AttentionGradients) -> Workgroups:
+    return Workgroups(program.warps * WARP, RESIDENT, program.memory, matrix_units=True)
+
+
+def _gradients(routine: Routine, of_keys: bool) -> AttentionGradients:
     shapes = shapes_of(routine)
-    widths = (shapes.width, shapes.value_width)
-    needed = BYTES * 2 * sum(held_elements(_gradient_block(shapes), width) for width in widths)
-    return "" if needed <= routine.memory else f"two blocks of keys take {needed} bytes of a workgroup"
+    warps, _, block, held = gradient_tiling(shapes, _warps(routine))
+    return AttentionGradients(shapes, warps, block, of_keys, held)
+
+
+def _refuses_gradient(routine: Routine) -> str:
+    needed = _gradients(routine, True).memory
+    return "" if needed <= routine.asked_memory else f"two blocks of keys take {needed} bytes of a workgroup"
 
 
 def _make_gradient(routine: Routine) -> None:
-    shapes, warps = shapes_of(routine), _warps(routine)
-    q, k, v, normal, along, ct, *mask = routine.inputs
+    q, k, v, normal, along, ct, *sides = routine.inputs
     by_q, by_k, by_v = routine.outputs
     for of_keys, results in ((False, (by_q,)), (True, (by_k, by_v))):
-        program = AttentionGradients(shapes, warps, _gradient_block(shapes), of_keys)
-        arrays = (q, k, v, normal, along, ct, *results, *mask)
+        program = _gradients(routine, of_keys)
+        arrays = (q, k, v, normal, along, ct, *results, *sides)
         name = f"attention_by_{'keys' if of_keys else 'queries'}"
-        routine.by_groups(name, program, program.count, *arrays, group=warps * WARP, resident=RESIDENT)
+        routine.by_groups(name, program, program.count, *arrays, needs=_needs(program))
 
 
 PROVIDER: Final = Provider("rows by matrix units", _refuses, _make)

@@ -1,4 +1,4 @@
-"""Derivatives of attention of 16-bit floats by matrix units: scores are computed again from what was saved of a query.
+"""Derivatives of attention by matrix units: scores are computed again from what was saved of a query.
 
     weights = exp(q k^T * scale - normal)          by_scores = weights * (ct v^T - along)
     by_q = scale * by_scores k       by_k = scale * by_scores^T q       by_v = weights^T ct
@@ -11,6 +11,7 @@ seven). The next block is copied while one is worked on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,19 +29,27 @@ from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     only_seen,
     rows_of,
 )
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, Sums
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, LeftRows, Sums
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionGradients:
-    """A tile is `warps` times 16 queries, or keys (`of_keys`), of one attention; the others come in blocks of `block`.
-    Arrays: query, key, value, of each query the logarithm of its denominator and `along` (f32), the cotangent, then the
-    results, and the mask, if there is one."""
+    """A tile is `warps` times 16 queries, or keys (`of_keys`), of one attention, which are in memory of the workgroup
+    where they are `held`; the others come in blocks of `block`. Arrays: query, key, value, of each query the logarithm
+    of its denominator and `along` (f32), the cotangent, then the results, and bias and mask, if there are."""
 
     shapes: Shapes
     warps: int
     block: int
     of_keys: bool
+    held: bool
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a workgroup shares."""
+        s, depth = self.shapes, self.shapes.depth
+        lines = 2 * self.block + (self.rows if self.held else 0)
+        return sum(depth.held_bytes(lines, width) for width in (s.width, s.value_width))
 
     @property
     def rows(self) -> int:
@@ -92,14 +101,13 @@ class _Gradients(ScoreTile):
         made = params[6 : 8 if program.of_keys else 7]
         results = zip(made, widths[1:], strict=False)
         self.results = [rows_of(c, array, number, program.own, width) for array, width in results]
-        mask = params[6 + len(made)] if s.mask is not None else None
-        self.sides = Sides(c, s, number, mask, None)
+        self.sides = Sides.of_arrays(c, s, number, params[6 + len(made) :])
 
     def emit(self) -> None:
         c, p = self.code, self.p
         self.b.barrier()  # the blocks of the tile before are still read
         first, second = (c.held_twice(p.block, rows.width) for rows in self.other_rows)
-        totals = [c.variables(1, rows.padded) for rows in self.results]
+        totals = [c.variables(1, c.depth.padded(rows.width)) for rows in self.results]
         begin, end = self._span()
 
         def copy(number: Val) -> None:
@@ -108,7 +116,7 @@ class _Gradients(ScoreTile):
                 c.copy_block(held(number), rows, at, p.block)
 
         copy(begin)
-        own = [[c.own_rows(rows, self.own_first)] for rows in self.own_rows]
+        own = [self.own_left(rows, 1) for rows in self.own_rows]
         rows_saved = [] if p.of_keys else [self._saved(c.plus(self._row(), 8 * half)) for half in (0, 1)]
 
         def step(counter: Val) -> None:
@@ -166,7 +174,7 @@ class _Gradients(ScoreTile):
 
     # scores
 
-    def _weights(self, own: list[list[list[Val]]], held: HeldRows, at: Val, saved: list[_Saved]) -> Sums:
+    def _weights(self, own: Sequence[LeftRows], held: HeldRows, at: Val, saved: list[_Saved]) -> Sums:
         c = self.code
         (scores,) = self._seen(c.times_held(own, held, self.p.block), at)
         return [
@@ -174,7 +182,7 @@ class _Gradients(ScoreTile):
             for n, eight in enumerate(scores)
         ]
 
-    def _by_scores(self, own: list[list[list[Val]]], held: HeldRows, weights: Sums, saved: list[_Saved]) -> Sums:
+    def _by_scores(self, own: Sequence[LeftRows], held: HeldRows, weights: Sums, saved: list[_Saved]) -> Sums:
         c = self.code
         (slopes,) = c.times_held(own, held, self.p.block)
         return [
@@ -190,7 +198,7 @@ class _Gradients(ScoreTile):
         c, p, s = self.code, self.p, self.s
         if self.early:
             scores = multiplied(c, s, scores)
-        if s.mask is not None:
+        if s.mask is not None or s.bias is not None:
             scores = [self.with_sides(sums, self._row(), at, turned=p.of_keys) for sums in scores]
         if not s.causal and p.others % p.block == 0:
             return scores

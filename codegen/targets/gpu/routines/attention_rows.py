@@ -1,4 +1,4 @@
-"""Attention of 16-bit floats by matrix units: a workgroup has some queries and goes over blocks of keys and values.
+"""Attention by matrix units: a workgroup has some queries and goes over blocks of keys and values.
 
 Of its queries a workgroup carries about the largest score so far, by which numerators and denominators are scaled
 (Milakov and Gimelshein, 2018), and keeps scores and numerators in registers (Dao, "FlashAttention-2", 2023). While the
@@ -33,13 +33,22 @@ LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one t
 
 @dataclass(frozen=True, slots=True)
 class AttentionRows:
-    """A tile is `warps` times `tiles` times 16 queries of one attention, keys come in blocks of `block`. Arrays: query,
+    """A tile is `warps` times `tiles` times 16 queries of one attention, keys come in blocks of `block`; it has its
+    queries in memory where they are `held`. Arrays: query,
     key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if there are."""
 
     shapes: Shapes
     warps: int
     tiles: int
     block: int
+    held: bool
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a workgroup shares."""
+        s, depth = self.shapes, self.shapes.depth
+        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, s.value_width))
+        return blocks + (depth.held_bytes(self.rows, s.width) if self.held else 0)
 
     @property
     def rows(self) -> int:
@@ -83,17 +92,15 @@ class _Attention(ScoreTile):
             for array, count in zip(params[2:4], (s.keys, s.queries), strict=True)
         )
         self.normal = e.at(params[4], c.op("IMul", self.number, s.queries), WORD)
-        more = iter(params[5:])
-        bias = next(more) if s.bias is not None else None
-        self.sides = Sides(c, s, self.number, next(more) if s.mask is not None else None, bias)
+        self.sides = Sides.of_arrays(c, s, self.number, params[5:])
 
     def emit(self) -> None:
         c, p, s = self.code, self.p, self.s
         keys, values = c.held(p.block, s.width), c.held(p.block, s.value_width)
-        self.totals = c.variables(p.tiles, self.value.padded)
+        self.totals = c.variables(p.tiles, c.depth.padded(self.value.width))
         self.norms, self.most = ([[self._local(x) for _ in range(2)] for _ in range(p.tiles)] for x in (0.0, -inf))
         c.copy_block(keys, self.key, c.i32(0), p.block)
-        queries = [c.own_rows(self.query, c.plus(self.own_first, SIDE * tile)) for tile in range(p.tiles)]
+        queries = self.own_left(self.query, p.tiles)
         blocks = self._blocks()
 
         def step(number: Val) -> None:

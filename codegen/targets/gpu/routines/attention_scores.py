@@ -11,10 +11,17 @@ from typing import Final, NamedTuple, Protocol
 
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import BYTES, MatrixCode, MatrixRows, Sums
+from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Depth, LeftRows, MatrixCode, MatrixRows, Sums
+from loopgrad.codegen.targets.gpu.routines.narrow_tiles import NarrowMatrices
 
 LOG2E: Final = 1 / log(2)
 WORD: Final = 4  # bytes of an f32
+DEPTHS: Final[dict[str, Depth]] = {
+    **dict.fromkeys(("b16", "f16"), NarrowMatrices.depth),
+    **dict.fromkeys(("f32", "tf32"), FloatMatrices.depth),
+}
+"""Of the types of factors; "tf32" is float32 of which 11 bits are read."""
 
 
 class SideLayout(NamedTuple):
@@ -42,6 +49,10 @@ class Shapes:
     mask: SideLayout | None = None
     bias: SideLayout | None = None
 
+    @property
+    def depth(self) -> Depth:
+        return DEPTHS[self.type]
+
 
 class Sides:
     """Mask and bias of one of the attentions, at scores in registers."""
@@ -50,6 +61,13 @@ class Sides:
         self.code, self.shapes = code, shapes
         self.mask = self._base(mask, shapes.mask, number, 1)
         self.bias = self._base(bias, shapes.bias, number, WORD)
+
+    @classmethod
+    def of_arrays(cls, code: MatrixCode, shapes: Shapes, number: Val, arrays: Sequence[Val]) -> Sides:
+        """The arrays of those that there are: bias, then mask."""
+        given = iter(arrays)
+        bias = next(given) if shapes.bias is not None else None
+        return cls(code, shapes, number, next(given) if shapes.mask is not None else None, bias)
 
     def _base(self, address: Val | None, side: SideLayout | None, number: Val, size: int) -> Val | None:
         """Where that of the attention begins."""
@@ -94,11 +112,21 @@ def multiplied(code: MatrixCode, shapes: Shapes, scores: Sequence[Sums]) -> list
 
 def rows_of(code: MatrixCode, array: Val, number: Val, count: int, width: int) -> MatrixRows:
     """Those of one of many matrices."""
-    return MatrixRows(code.e.at(array, code.op("IMul", number, count * width), BYTES), count, width)
+    return MatrixRows(code.e.at(array, code.op("IMul", number, count * width), code.depth.bytes), count, width)
+
+
+def matrix_code(e: Emitter, type: str) -> MatrixCode:
+    if DEPTHS[type] is FloatMatrices.depth:
+        return FloatMatrices(e, type == "f32")
+    return NarrowMatrices(e, type)
 
 
 class TiledRows(Protocol):
-    """A program of tiles of `rows` queries or keys, of which `warps` have as many each."""
+    """A program of tiles of `rows` queries or keys, of which `warps` have as many each, in memory of the workgroup
+    where they are `held`, otherwise in registers."""
+
+    @property
+    def held(self) -> bool: ...
 
     @property
     def shapes(self) -> Shapes: ...
@@ -120,14 +148,24 @@ class ScoreTile:
     sides: Sides
 
     def __init__(self, e: Emitter, program: TiledRows, tile: Val, backwards: bool) -> None:
-        self.e, self.b, self.s = e, e.b, program.shapes
-        self.code = c = MatrixCode(e, self.s.type)
+        self.e, self.b, self.s, self.program = e, e.b, program.shapes, program
+        self.code = c = matrix_code(e, self.s.type)
         order, self.number = c.divided(tile, self.s.count)
         if backwards:
             order = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
         self.first = e.resize(c.op("IMul", order, program.rows), "i32")
         self.own_first = c.plus(self.first, c.times(c.warp, program.rows // program.warps))
         self.early, self.factor = factor_of(c, self.s)
+
+    def own_left(self, rows: MatrixRows, tiles: int) -> list[LeftRows]:
+        """This warp's rows as left factors, 16 each."""
+        c, program = self.code, self.program
+        if not program.held:
+            return [c.own_rows(rows, c.plus(self.own_first, SIDE * tile)) for tile in range(tiles)]
+        held = c.held(program.rows, rows.width)
+        c.copy_block(held, rows, self.first, program.rows)
+        first = c.op("ISub", self.own_first, self.first)
+        return [c.left_rows(held, c.plus(first, SIDE * tile)) for tile in range(tiles)]
 
     def with_sides(self, sums: Sums, row: Val, at: Val, turned: bool = False) -> Sums:
         """Scores with mask and bias; `row`: of the first of these, `at`: of the first column, of keys or, `turned`, of

@@ -1,4 +1,4 @@
-"""Matrices of 16-bit floats and matrix units: rows in registers, and rows in memory of the workgroup.
+"""Matrices and matrix units: rows in registers, and rows in memory of the workgroup.
 
 A warp has 16 rows of a matrix, or some times 16, as the left factors of its products (`MatrixUnits`), and sums of such
 products. The right factors are rows that the workgroup copies to its memory, one block after the other, where a row
@@ -7,52 +7,62 @@ begins 16 bytes after the end of the one before: eight of them lie in different 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
-from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, MatrixUnits, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 
-SIDE: Final = 16  # of the left factor of a product; of a right factor and sums in pairs
-CHUNK: Final = 8  # elements that are copied at once
-BYTES: Final = 2  # of an element
+SIDE: Final = 16  # rows of the left factor of a product
 
 Sums = list[list[Val]]  # of each 8 columns the four of an invocation
+LeftRows = Callable[[int], Sequence[Val]]  # 16 rows as left factors: four words of those of a product, by its number
 
 
 class MatrixRows(NamedTuple):
-    """Rows of 16-bit floats in memory, one after the other from `base` (i64) on."""
+    """Rows in memory, one after the other from `base` (i64) on."""
 
     base: Val
     total: int
     width: int
 
-    @property
-    def padded(self) -> int:
-        return padded(self.width)
-
 
 class HeldRows(NamedTuple):
-    """Rows of a block in memory of the workgroup, with zeros up to a multiple of SIDE; the first begins at `start`."""
+    """Rows of a block in memory of the workgroup, with zeros up to a multiple of `depth` elements; the first begins at
+    `start`, one `pitch` elements after the other."""
 
     array: Variable
     width: int
+    pitch: int
     start: Val
 
+
+class Depth(NamedTuple):
+    """Elements of a type of `bytes` that a product of matrix units adds up, in two chunks of 16 bytes."""
+
+    bytes: int
+
     @property
-    def pitch(self) -> int:
-        return self.width + CHUNK
+    def chunk(self) -> int:
+        return VECTOR_BYTES // self.bytes
 
+    @property
+    def elements(self) -> int:
+        return 2 * self.chunk
 
-def padded(width: int) -> int:
-    return -(-width // SIDE) * SIDE
+    def padded(self, width: int) -> int:
+        return -(-width // self.elements) * self.elements
 
+    def held_elements(self, block: int, width: int) -> int:
+        """For a block of rows in memory of the workgroup."""
+        return block * (self.padded(width) + self.chunk)
 
-def held_elements(block: int, width: int) -> int:
-    return block * (padded(width) + CHUNK)
+    def held_bytes(self, block: int, width: int) -> int:
+        return self.bytes * self.held_elements(block, width)
 
 
 @dataclass(slots=True)
@@ -64,18 +74,50 @@ class RowVariables:
 
 class MatrixCode(GroupCode):
     """Instructions of one invocation, number `lane` of warp number `warp`. It has, of 16 rows, number `row` and the one
-    8 after it, and the columns from `column` on, in pairs."""
+    8 after it, and of sums the columns from `column` on, in pairs; of left factors those from `lead` on, one word of
+    each chunk. Elements are of a type of `depth.bytes`, which memory of the workgroup calls `element`."""
 
-    def __init__(self, e: Emitter, type: str) -> None:
+    depth: ClassVar[Depth]
+    element: ClassVar[str]
+    lead: Val
+
+    def __init__(self, e: Emitter) -> None:
         super().__init__(e)
         units = e.b.matrix_units
         assert units is not None, "a target without matrix units has no such programs"
         self.units: MatrixUnits = units
-        self.type = type
         self.warp, self.lane = self.divided(self.own, WARP)
-        self.row, quarter = self.divided(self.lane, 4)
-        self.column = self.times(quarter, 2)
+        self.row, self.quarter = self.divided(self.lane, 4)
+        self.column = self.times(self.quarter, 2)
         self.zero = self.b.const("f32", 0.0)
+
+    @abstractmethod
+    def left_factor(self, words: Sequence[Val]) -> Any:
+        """What a product takes for a left factor, of four words."""
+
+    @abstractmethod
+    def right_factor(self, words: Sequence[Val]) -> Any:
+        """Of two words."""
+
+    @abstractmethod
+    def begun(self) -> Any:
+        """Sums of no products, 16 x 8."""
+
+    @abstractmethod
+    def product(self, left: Any, right: Any, sums: Any) -> Any:
+        """sums + left @ right."""
+
+    @abstractmethod
+    def summed(self, sums: Any) -> list[Val]:
+        """An invocation's four."""
+
+    @abstractmethod
+    def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
+        """totals + left @ held, of each of the tiles."""
+
+    @abstractmethod
+    def store_row(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
+        """Totals of one row, of each 8 columns two, times the factor."""
 
     # variables
 
@@ -124,106 +166,90 @@ class MatrixCode(GroupCode):
 
     # rows in registers
 
-    def own_rows(self, rows: MatrixRows, first: Val) -> list[list[Val]]:
-        """The left factors of 16 rows from `first` (i32) on, of each 16 columns. Rows beyond the end are the last."""
+    def own_rows(self, rows: MatrixRows, first: Val) -> LeftRows:
+        """16 rows from `first` (i32) on, in registers. Rows beyond the end are the last."""
         places = []
         for further in (0, 8):
             row = self.below(self.plus(self.plus(first, self.row), further), rows.total)
-            places.append(self.plus(self.op("IMul", row, rows.width), self.column))
-        nothing = self.i32(0)
+            places.append(self.plus(self.op("IMul", row, rows.width), self.lead))
+        nothing = [self.i32(0)] * 2
         found = []
-        for k in range(0, rows.padded, SIDE):
-            read = [self.b.load(self.at(rows.base, self.plus(place, k), BYTES), "i32", True) for place in places]
-            if k + CHUNK < rows.width:
-                beside = [self.plus(place, k + CHUNK) for place in places]
-                read += [self.b.load(self.at(rows.base, place, BYTES), "i32", True) for place in beside]
-            else:
-                read += [nothing, nothing]
-            found.append(read)
-        return found
+        for k in range(0, self.depth.padded(rows.width), self.depth.elements):
+            chunks = (k, k + self.depth.chunk)
+            words = [self._words(rows, places, at) if at < rows.width else nothing for at in chunks]
+            found.append([*words[0], *words[1]])
+        return found.__getitem__
+
+    def _words(self, rows: MatrixRows, places: Sequence[Val], further: int) -> list[Val]:
+        addresses = [self.at(rows.base, self.plus(place, further), self.depth.bytes) for place in places]
+        return [self.b.load(address, "i32", True) for address in addresses]
 
     def store_rows(self, rows: MatrixRows, first: Val, sums: Sums, factors: Sequence[Val]) -> None:
-        """Sums of 16 rows from `first` on, of which each is multiplied by its factor (of a row and of that 8 on)."""
+        """Totals of 16 rows from `first` on, of which each is multiplied by its factor (of a row and of that 8 on)."""
         for half, factor in enumerate(factors):
             row = self.plus(self.plus(first, self.row), 8 * half)
             inside = self.test("SLessThan", row, rows.total)
-            self.e.when(inside, partial(self._store_row, rows, row, [s[2 * half : 2 * half + 2] for s in sums], factor))
-
-    def _store_row(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
-        place = self.plus(self.op("IMul", row, rows.width), self.column)
-        for n, (low, high) in enumerate(pairs):
-            if 8 * n < rows.width:
-                pair = self.units.pair(self.scaled(low, factor), self.scaled(high, factor), self.type)
-                self.b.store(self.at(rows.base, self.plus(place, 8 * n), BYTES), pair)
+            self.e.when(inside, partial(self.store_row, rows, row, [s[2 * half : 2 * half + 2] for s in sums], factor))
 
     # rows in memory of the workgroup
 
     def held(self, block: int, width: int) -> HeldRows:
-        return HeldRows(self.b.shared("i16", held_elements(block, width)), padded(width), self.i32(0))
+        return self.held_twice(block, width, 1)(self.i32(0))
 
-    def held_twice(self, block: int, width: int) -> Callable[[Val], HeldRows]:
+    def held_twice(self, block: int, width: int, blocks: int = 2) -> Callable[[Val], HeldRows]:
         """Memory for two blocks; gives one of them by a number (i32)."""
-        size = held_elements(block, width)
-        array = self.b.shared("i16", 2 * size)
-        return lambda number: HeldRows(array, padded(width), self.op("IMul", self.divided(number, 2)[1], size))
+        size, padded = self.depth.held_elements(block, width), self.depth.padded(width)
+        array = self.b.shared(self.element, blocks * size)
+        pitch = padded + self.depth.chunk
+
+        def of(number: Val) -> HeldRows:
+            start = self.op("IMul", self.divided(number, 2)[1], size) if blocks > 1 else self.i32(0)
+            return HeldRows(array, padded, pitch, start)
+
+        return of
 
     def copy_block(self, held: HeldRows, rows: MatrixRows, first: Val, block: int) -> None:
         """Begin to copy so many rows from `first` (i32) on; zeros beyond the end."""
-        chunks = held.width // CHUNK
+        chunks = held.width // self.depth.chunk
         self.each(block * chunks, partial(self._copy_chunk, held, rows, first, chunks))
 
     def _copy_chunk(self, held: HeldRows, rows: MatrixRows, first: Val, chunks: int, number: Val) -> None:
         line, chunk = self.divided(number, chunks)
         row = self.plus(first, line)
         valid = self.test("SLessThan", row, rows.total)
-        column = self.times(chunk, CHUNK)
+        column = self.times(chunk, self.depth.chunk)
         if rows.width < held.width:
             whole = self.test("SLessThan", column, rows.width)
             valid = self.b.inst("LogicalAnd", "bool", valid, whole)
         place = self.plus(self.op("IMul", row, rows.width), column)
-        source = self.at(rows.base, self.e.select(valid, place, self.i32(0)), BYTES)
-        target = self.plus(self.plus(self.op("IMul", line, held.pitch), column), held.start)
-        self.units.copy(held.array, target, source, valid)
+        source = self.at(rows.base, self.e.select(valid, place, self.i32(0)), self.depth.bytes)
+        self.units.copy(held.array, self.cell(held, line, column), self.element, source, valid)
 
-    def _cell(self, held: HeldRows, line: Val, chunk: Val) -> Val:
-        return self.plus(self.plus(self.op("IMul", line, held.pitch), self.times(chunk, CHUNK)), held.start)
+    def cell(self, held: HeldRows, line: Val, column: Val) -> Val:
+        return self.plus(self.plus(self.op("IMul", line, held.pitch), column), held.start)
 
-    def times_held(self, left: Sequence[Sequence[Sequence[Val]]], held: HeldRows, block: int) -> list[Sums]:
+    def left_rows(self, held: HeldRows, first: Val) -> LeftRows:
+        """16 rows of a block from `first` (i32) on, read when they are used."""
+        eight, own = self.divided(self.lane, 8)
+        half, lower = self.divided(eight, 2)
+        line = self.plus(first, self.plus(self.times(lower, 8), own))
+        start = self.cell(held, line, self.times(half, self.depth.chunk))
+        return lambda k: self.units.parts(held.array, self.plus(start, k * self.depth.elements), self.element, False)
+
+    def times_held(self, left: Sequence[LeftRows], held: HeldRows, block: int) -> list[Sums]:
         """left @ held.T of each of the tiles: `block` columns."""
-        found: list[Sums] = [[[self.zero] * 4 for _ in range(block // 8)] for _ in left]
+        found = [[self.begun() for _ in range(block // 8)] for _ in left]
         eight, own = self.divided(self.lane, 8)
         upper, half = self.divided(eight, 2)
         line = self.plus(self.times(upper, 8), own)
-        start = self._cell(held, line, half)
-        for n in range(block // SIDE):
-            for k in range(held.width // SIDE):
-                place = self.plus(start, n * SIDE * held.pitch + k * SIDE)
-                right = self.units.parts(held.array, place, False)
-                for tile, sums in zip(left, found, strict=True):
-                    for side in (0, 1):
-                        pair = right[2 * side : 2 * side + 2]
-                        sums[2 * n + side] = self.units.product(tile[k], pair, sums[2 * n + side], self.type)
-        return found
-
-    def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
-        """totals + left @ held, of each of the tiles; `left` are sums, rounded to the type."""
-        block = 8 * len(left[0])
-        eight, own = self.divided(self.lane, 8)
-        upper, half = self.divided(eight, 2)
-        line = self.plus(self.times(half, 8), own)
-        start = self._cell(held, line, upper)
-        found = [self.taken(totals, tile) for tile in range(len(left))]
-        for k in range(block // SIDE):
-            factors = [self._as_factor(sums[2 * k], sums[2 * k + 1]) for sums in left]
-            for n in range(held.width // SIDE):
-                right = self.units.parts(held.array, self.plus(start, k * SIDE * held.pitch + n * SIDE), True)
-                for factor, sums in zip(factors, found, strict=True):
-                    for side in (0, 1):
-                        pair = right[2 * side : 2 * side + 2]
-                        sums[2 * n + side] = self.units.product(factor, pair, sums[2 * n + side], self.type)
-        for tile, sums in enumerate(found):
-            self.put(totals, tile, sums)
-
-    def _as_factor(self, low: Sequence[Val], high: Sequence[Val]) -> list[Val]:
-        """Sums of 16 columns as a left factor."""
-        return [self.units.pair(x[i], x[i + 1], self.type) for x in (low, high) for i in (0, 2)]
+        start = self.cell(held, line, self.times(half, self.depth.chunk))
+        for k in range(held.width // self.depth.elements):
+            factors = [self.left_factor(rows(k)) for rows in left]
+            for n in range(block // SIDE):
+                place = self.plus(start, n * SIDE * held.pitch + k * self.depth.elements)
+                right = self.units.parts(held.array, place, self.element, False)
+                for side in (0, 1):
+                    pair = self.right_factor(right[2 * side : 2 * side + 2])
+                    for factor, sums in zip(factors, found, strict=True):
+                        sums[2 * n + side] = self.product(factor, pair, sums[2 * n + side])
+        return [[self.summed(eight) for eight in sums] for sums in found]

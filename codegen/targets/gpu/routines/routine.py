@@ -8,7 +8,7 @@ each sees all that those before it wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -55,6 +55,19 @@ class Constants:
         return self._known[key]
 
 
+class Workgroups(NamedTuple):
+    """What a program needs: workgroups of so many invocations (0: as many as the target likes), registers for so many
+    `resident` side by side (0: any number), bytes that each shares (0: no more than all have), and `matrix_units`."""
+
+    group: int = 0
+    resident: int = 0
+    memory: int = 0
+    matrix_units: bool = False
+
+
+ANY: Final = Workgroups()
+
+
 @dataclass(slots=True)
 class Routine:
     """`inputs`, `outputs`: the step's. `launch(module, lanes, tiles)` numbers a support launch; `slots` are the
@@ -82,6 +95,11 @@ class Routine:
         return self.geometry.memory - OWN_BYTES
 
     @property
+    def asked_memory(self) -> int:
+        """Bytes of a workgroup where launches ask for them."""
+        return max(self.geometry.asked_memory - OWN_BYTES, self.memory)
+
+    @property
     def geometry(self) -> Geometry:
         """What workgroups of the target can be."""
         return self.support.geometry
@@ -101,16 +119,14 @@ class Routine:
         """A kernel of the Kernel IR, whose parameters are these arrays."""
         self._launched(self.support.add(kernel), lanes, 0, arrays)
 
-    def by_groups(
-        self, name: str, program: GroupProgram, tiles: int, *arrays: Array, group: int = 0, resident: int = 0
-    ) -> None:
-        """A workgroup of `group` invocations (0: as many as `self.group` says) for each of the tiles, of which
-        registers are left for so many `resident` side by side (0: the target's choice). The program finds the addresses
-        of these arrays in `e.table.params`."""
+    def by_groups(self, name: str, program: GroupProgram, tiles: int, *arrays: Array, needs: Workgroups = ANY) -> None:
+        """A workgroup for each of the tiles, of `self.group` invocations where it `needs` no other number. The program
+        finds the addresses of these arrays in `e.table.params`."""
         params = tuple([BufferParam(a.type.dtype, a.type.size, "write") for a in arrays])
-        group = group or self.group
+        group = needs.group or self.group
         kernel = Kernel(name, (tiles * group,), params, Block((KValue(int64),)))
-        module = self.support.add(kernel, LaneMapping(group=group, program=program, resident=resident))
+        mapping = LaneMapping(group=group, program=program, resident=needs.resident, matrix_units=needs.matrix_units)
+        module = self.support.add(kernel, replace(mapping, asks=needs.memory > self.memory))
         self._launched(module, tiles * group, tiles, arrays)
 
     def _launched(self, module: int, lanes: int, tiles: int, arrays: Sequence[Array]) -> None:

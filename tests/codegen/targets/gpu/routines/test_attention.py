@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.schedule.attention import FORMS
+from loopgrad.codegen.targets.gpu.routines import attention
 from loopgrad.codegen.targets.gpu.routines.attention import FEW, tiling
 from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
 from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
@@ -15,7 +18,7 @@ from loopgrad.codegen.targets.gpu.routines.attention_scores import Shapes
 from loopgrad.graph.primitives.attention import ROWS
 from tests.lazy.networks.test_attention import by_numpy, derivatives
 
-NEAR = {"float16": 2e-3, "bfloat16": 1.5e-2}
+NEAR = {"float16": 2e-3, "bfloat16": 1.5e-2, "float32": 1e-6}
 
 
 def narrow(dtype: str, *shapes: tuple[int, ...]) -> list[Any]:
@@ -36,6 +39,8 @@ CASES: list[Any] = [
     ("bfloat16", (2,), 20, 70, 24, 8, None, None, True, 2.0),  # scores far apart
     ("float16", (2, 3), 17, 130, 8, 16, (3, 17, 1), (2, 1, 17, 130), True, 0.7),
     ("float16", (), 33, 64, 16, 24, (1, 64), None, False, -0.5),
+    ("float32", (2,), 20, 70, 24, 40, None, (2, 20, 70), True, 2.0),
+    ("float32", (), 33, 40, 13, 7, (33, 1), None, False, -0.5),  # rows that are padded
 ]
 
 
@@ -61,27 +66,59 @@ def test_values(case: Any) -> None:
             assert not wide(got)[0][..., 3, :].any()
 
 
-@pytest.mark.parametrize(("dtype", "causal", "scale"), [("bfloat16", True, 0.4), ("float16", False, -0.4)])
-def test_derivatives(dtype: str, causal: bool, scale: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "causal", "scale", "width"),
+    [
+        ("bfloat16", True, 0.4, 16),
+        ("float16", False, -0.4, 15),
+        ("float32", True, 0.4, 16),
+        ("float32", False, -0.4, 5),
+    ],
+)
+def test_derivatives(dtype: str, causal: bool, scale: float, width: int) -> None:
+    """With a mask and a bias where it isn't causal; who wants that of the bias has blocks."""
     rng = np.random.default_rng(2)
     mask = None if causal else rng.random((2, 20, 70)) < 0.7
-    ct = rng.normal(size=(2, 20, 16)).astype(np.float32)
+    bias = None if causal else rng.normal(size=(20, 70)).astype(np.float32)
+    ct = rng.normal(size=(2, 20, width)).astype(np.float32)
     with lg.default_device("simulator:0"):
-        q, k, v = narrow(dtype, (2, 20, 8), (2, 70, 8), (2, 70, 16))
+        q, k, v = narrow(dtype, (2, 20, 8), (2, 70, 8), (2, 70, width))
 
-        def loss(q: Any, k: Any, v: Any) -> Any:
-            return lg.sum(lg.attention(q, k, v, mask=mask, scale=scale, is_causal=causal).astype(lg.float32) * ct)
+        def loss(q: Any, k: Any, v: Any, bias: Any = bias) -> Any:
+            result = lg.attention(q, k, v, bias, mask, scale=scale, is_causal=causal)
+            return lg.sum(result.astype(lg.float32) * ct)
 
         function = lg.compile(lg.grad(loss, argnums=(0, 1, 2)))
         assert {row.name for row in function.plan(q, k, v).routines} == set(ROWS)
-        weights, result = by_numpy(*wide(q, k, v), 0.0, True if mask is None else mask, scale, causal)
-        wanted = derivatives(*wide(q, k, v), ct, np.zeros(()), weights, result, scale)
+        given = np.zeros((1, 1)) if bias is None else bias
+        weights, result = by_numpy(*wide(q, k, v), given, True if mask is None else mask, scale, causal)
+        wanted = derivatives(*wide(q, k, v), ct, given, weights, result, scale)
         for got, right in zip(function(q, k, v), wanted, strict=False):
+            near(got, right, dtype)
+        if bias is not None and dtype == "float32":
+            by_bias = lg.compile(lg.grad(loss, argnums=3))
+            assert "attention_gradient" not in {row.name for row in by_bias.plan(q, k, v, bias).routines}
+            near(by_bias(q, k, v, lg.asarray(bias)), wanted[3], dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_tall_tiles_and_rows_in_memory(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """What large attentions get."""
+    monkeypatch.setattr(attention, "FEW", 1)
+    monkeypatch.setattr(attention, "gradient_tiling", lambda *_: attention.AttentionTiling(1, 1, 16, True))
+    with lg.default_device("simulator:0"):
+        q, k, v, ct = narrow(dtype, (40, 8), (70, 8), (70, 16), (40, 16))
+        function = lg.compile(
+            lambda q, k, v, ct: (lambda found: (found[0], *found[1](ct)))(lg.vjp(lg.attention, q, k, v))
+        )
+        weights, result = by_numpy(*wide(q, k, v))
+        wanted = derivatives(*wide(q, k, v), *wide(ct), np.zeros((1, 1)), weights, result, 8**-0.5)
+        for got, right in zip(function(q, k, v, ct), (result, *wanted), strict=False):
             near(got, right, dtype)
 
 
 def test_who_does_it() -> None:
-    """Batches are one launch, layers of a loop as well; lanes, other dtypes and odd rows have no routine."""
+    """Batches are one launch, layers of a loop as well; lanes, other dtypes and long rows have no routine."""
     with lg.default_device("simulator:0"):
         q, k, v = narrow("bfloat16", (3, 16, 8), (16, 8), (3, 16, 8))
         batch = lg.compile(lg.vmap(lg.attention, in_axes=(0, None, 0)))
@@ -93,7 +130,7 @@ def test_who_does_it() -> None:
         assert "matrix units" in row.provider
         once = wide(lg.attention(q, q, q))[0]
         near(layers(q), by_numpy(once, once, once)[1], "bfloat16")
-        for dtype, width in (("float32", 8), ("bfloat16", 6)):
+        for dtype, width in (("float64", 8), ("bfloat16", 264)):
             (x,) = narrow(dtype, (2, 16, width))
             assert not lg.compile(lambda x: lg.attention(x, x, x)).plan(x).routines
 
@@ -105,12 +142,22 @@ def test_without_matrix_units(device: str) -> None:
 
 
 def test_tiles_cover_all_rows() -> None:
-    for queries, count, tiles in ((1000, 4, 1), (1000, FEW, 2), (1, 1, 1)):
-        shapes = Shapes("b16", count, queries, 77, 64, 64, True, 0.1)
-        found = tiling(shapes, 4)
-        program = AttentionRows(shapes, *found)
-        assert found.tiles == tiles
-        assert program.rows * (program.row_blocks - 1) < queries <= program.rows * program.row_blocks
-        for of_keys, rows in ((True, 77), (False, queries)):
-            gradient = AttentionGradients(shapes, 4, found.block, of_keys)
+    """And workgroups have the memory."""
+    for type, width in itertools.product(("b16", "f32", "tf32"), (8, 64, 128, 256)):
+        for queries, count, tiles in ((1000, 4, 1), (1000, FEW, 2), (1, 1, 1)):
+            shapes = Shapes(type, count, queries, 77, width, 64, True, 0.1)
+            found = tiling(shapes, 4)
+            program = AttentionRows(shapes, *found)
+            assert found.tiles == tiles or width > 64
+            assert program.memory < 99 << 10
+            assert program.rows * (program.row_blocks - 1) < queries <= program.rows * program.row_blocks
+            check_gradients(shapes)
+
+
+def check_gradients(shapes: Shapes) -> None:
+    if shapes.width <= FORMS["attention_gradient"].widest:
+        warps, _, block, held = attention.gradient_tiling(shapes, 4)
+        for of_keys, rows in ((True, shapes.keys), (False, shapes.queries)):
+            gradient = AttentionGradients(shapes, warps, block, of_keys, held)
+            assert gradient.memory < 99 << 10
             assert gradient.rows * (gradient.row_blocks - 1) < rows <= gradient.rows * gradient.row_blocks

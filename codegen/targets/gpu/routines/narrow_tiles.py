@@ -1,0 +1,73 @@
+"""Matrices of 16-bit floats for matrix units: a word has two elements of a row, products add up 16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import (
+    SIDE,
+    Depth,
+    HeldRows,
+    MatrixCode,
+    MatrixRows,
+    RowVariables,
+    Sums,
+)
+
+
+class NarrowMatrices(MatrixCode):
+    """`type`: "b16" or "f16". Sums that are factors again are rounded to it."""
+
+    depth: ClassVar = Depth(2)
+    element: ClassVar = "i16"
+
+    def __init__(self, e: Emitter, type: str) -> None:
+        super().__init__(e)
+        self.type = type
+        self.lead = self.column
+
+    def left_factor(self, words: Sequence[Val]) -> Sequence[Val]:
+        return words
+
+    right_factor = left_factor
+
+    def begun(self) -> list[Val]:
+        return [self.zero] * 4
+
+    def summed(self, sums: list[Val]) -> list[Val]:
+        return sums
+
+    def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val]) -> list[Val]:
+        return self.units.product(left, right, sums, self.type)
+
+    def store_row(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
+        place = self.plus(self.op("IMul", row, rows.width), self.column)
+        for n, (low, high) in enumerate(pairs):
+            if 8 * n < rows.width:
+                pair = self.units.pair(self.scaled(low, factor), self.scaled(high, factor), self.type)
+                self.b.store(self.at(rows.base, self.plus(place, 8 * n), self.depth.bytes), pair)
+
+    def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
+        eight, own = self.divided(self.lane, 8)
+        upper, half = self.divided(eight, 2)
+        line = self.plus(self.times(half, 8), own)
+        start = self.cell(held, line, self.times(upper, self.depth.chunk))
+        found = [self.taken(totals, tile) for tile in range(len(left))]
+        for k in range(len(left[0]) // 2):
+            factors = [self._as_factor(sums[2 * k], sums[2 * k + 1]) for sums in left]
+            for n in range(held.width // SIDE):
+                place = self.plus(start, k * SIDE * held.pitch + n * SIDE)
+                right = self.units.parts(held.array, place, self.element, True)
+                for factor, sums in zip(factors, found, strict=True):
+                    for side in (0, 1):
+                        pair = right[2 * side : 2 * side + 2]
+                        sums[2 * n + side] = self.product(factor, pair, sums[2 * n + side])
+        for tile, sums in enumerate(found):
+            self.put(totals, tile, sums)
+
+    def _as_factor(self, low: Sequence[Val], high: Sequence[Val]) -> list[Val]:
+        """Sums of 16 columns as a left factor."""
+        return [self.units.pair(x[i], x[i + 1], self.type) for x in (low, high) for i in (0, 2)]
