@@ -77,7 +77,7 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
     refused: dict[Node, Refusal] = {}
     graph = request.graph
     while True:
-        rewritten = rewrite_block(graph, builder.in_order, builder.wide_products)
+        rewritten = rewrite_block(graph, builder.in_order, builder.wide_products, builder.options)
         graph, decision = _decided(rewritten, refused, builder, request.inner)
         mark = builder.mark()
         try:
@@ -107,7 +107,7 @@ def _decided(
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision
-        graph = rewrite_block(summed, builder.in_order, builder.wide_products)
+        graph = rewrite_block(summed, builder.in_order, builder.wide_products, builder.options)
         refused.update(_still_steps(graph, decision))
 
 

@@ -10,6 +10,7 @@ reduce over leading and trailing dims   ->  the trailing dims first, then the ot
 reduce of (k, n, m) over n, m small     ->  m reductions of rows, side by side
 product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+scatter {kind=add} of rows, on GPUs     ->  sum of segments (`row_sums`)
 sums into the same elements             ->  one sum (`graph.passes.scatters`)
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather; but where
@@ -24,7 +25,7 @@ from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
-from loopgrad.codegen.options import FULL_PRECISION
+from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution
@@ -33,6 +34,7 @@ from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.narrow_products import narrow_products
 from loopgrad.codegen.schedule.products import rewrite_products
+from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.codegen.schedule.transforms import rewrite_transforms
 from loopgrad.graph.distinct import no_duplicates
@@ -95,11 +97,13 @@ def through_pipeline(graph: Graph) -> Graph:
     return graph
 
 
-def rewrite_block(graph: Graph, in_order: bool = False, wide_products: bool = False) -> Graph:
+def rewrite_block(
+    graph: Graph, in_order: bool = False, wide_products: bool = False, options: Options = DEFAULT_OPTIONS
+) -> Graph:
     """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
     stay. `in_order`: lanes that meet in an element come one after the other, in their order; `wide_products`: products
     of matrices don't read 16-bit floats."""
-    graph = rewrite_sorts(graph)
+    graph = rewrite_sorts(graph if in_order else rewrite_row_sums(graph, options), counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:

@@ -5,6 +5,8 @@ sort {axis=0}(x)          ->  transpose(sort {axis=last}(transpose(x))): what is
 sort(x) and argsort(x)    ->  gather(x, argsort(x)) and argsort(x), as in the gradient of what was sorted: moving
                               elements costs less than sorting them
 sort(x), read at a few places  ->  sort {places}(x) (see `selection`)
+sort(x), x in [0, 999]  ->  sort {bits=10}(x): where digits are sorted (`counts_bits`), those that all elements share
+                              needn't be
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from dataclasses import dataclass, field
 from loopgrad.codegen.schedule.selection import places_read
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import LIBRARY
+from loopgrad.graph.ranges import bounds
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import TensorType, int64
 
 Key = tuple[Value, int]
 
 
-def rewrite_sorts(graph: Graph) -> Graph:
+def rewrite_sorts(graph: Graph, counts_bits: bool = False) -> Graph:
     """The sorts of `graph` itself in these forms; its regions stay."""
     sorts = [node for node in graph.nodes if _sorts(node)]
     if not sorts:
@@ -30,7 +33,7 @@ def rewrite_sorts(graph: Graph) -> Graph:
     for node in [node for node in sorts if node.op != "top_positions"]:
         wanted.setdefault((node.operands[0], node.attrs["axis"]), set()).add(node.op)
     both = frozenset([key for key, ops in wanted.items() if len(ops) > 1])
-    return rebuild(graph, _Rewriting(both, places_read(graph)), inner=False)
+    return rebuild(graph, _Rewriting(both, places_read(graph), counts_bits), inner=False)
 
 
 def _sorts(node: Node) -> bool:
@@ -45,6 +48,7 @@ class _Rewriting:
 
     both: frozenset[Key]
     places: Mapping[Value, tuple[int, ...]]
+    counts_bits: bool
     orders: dict[Key, tuple[Value, Value]] = field(default_factory=dict)
 
     def __call__(self, node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
@@ -58,18 +62,25 @@ class _Rewriting:
         perm = list(range(rank))
         perm[key[1]], perm[-1] = rank - 1, key[1]
         if key not in self.both or node.op == "top_positions":
-            attrs = {**node.attrs, "axis": rank - 1}
+            attrs = {**node.attrs, "axis": rank - 1, **self.bits(operand)}
             if original.results[0] in self.places:
                 attrs["places"] = self.places[original.results[0]]
             return _turned(builder.value(node.op, _turned(operand, perm, builder), **attrs), perm, builder)
         if key not in self.orders:
             rows = _turned(operand, perm, builder)
-            self.orders[key] = rows, builder.value("argsort", rows, axis=rank - 1)
+            self.orders[key] = rows, builder.value("argsort", rows, axis=rank - 1, **self.bits(operand))
         rows, order = self.orders[key]
         if node.op == "argsort":
             return _turned(order, perm, builder)
         own = [builder.value("iota", type=TensorType(rows.shape, int64), axis=d) for d in range(rank - 1)]
         return _turned(builder.value("gather", rows, *own, order), perm, builder)
+
+    def bits(self, operand: Value) -> dict[str, int]:
+        """The attribute that says how many low bits of integers differ, where that are known to be fewer than all."""
+        if not self.counts_bits or operand.dtype.kind not in "iu":
+            return {}
+        low, high = bounds(operand)
+        return {"bits": high.bit_length()} if low >= 0 and high.bit_length() < operand.dtype.bits else {}
 
 
 def _turned(value: Value, perm: Sequence[int], builder: GraphBuilder) -> Value:

@@ -91,3 +91,20 @@ def test_all_places_may_be_read():
         return ops.cast(ops.reshape(column(x, 0), (3,)), int64)
 
     assert places(lambda x: [ops.gather(ops.sort(x, 1), ops.full(0, TensorType((3,), int64)), at(x))]) == [None]
+
+
+def test_digits_that_all_share_are_known():
+    """Where they are asked for: those of numbers of which it is known that they lie below some."""
+    wide = TensorType((50,), int64)
+
+    def bits(function, **how):
+        (node,) = [n for n in rewrite_sorts(trace(function, [wide])[0], **how).nodes if "sort" in n.op]
+        return node.attrs.get("bits")
+
+    def bounded(x):
+        return ops.min(ops.max(x, 0), 1000)
+
+    assert bits(lambda x: [ops.argsort(bounded(x), 0)], counts_bits=True) == 10
+    assert bits(lambda x: [ops.sort(bounded(x), 0)], counts_bits=True) == 10
+    assert bits(lambda x: [ops.sort(bounded(x), 0)]) is None
+    assert bits(lambda x: [ops.sort(ops.min(x, 1000), 0)], counts_bits=True) is None

@@ -25,13 +25,14 @@ from loopgrad.codegen.targets.gpu.routines.digit_order import DIGIT, DigitOrder
 from loopgrad.codegen.targets.gpu.routines.elements import Elements
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode, GroupSums
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
-from loopgrad.codegen.targets.gpu.routines.sort_rows import most_held, wanted
+from loopgrad.codegen.targets.gpu.routines.sort_rows import FEWEST_HELD, differing_bits, most_held, wanted
 from loopgrad.graph.types import DType, int32
 
 WIDTH: Final = 2 * DIGIT  # bits of a digit
 DIGITS: Final = 1 << WIDTH
 MOST_CHUNKS: Final = 1024  # of all rows together, if they are no more
 FEW_CHUNKS: Final = 32  # of a row
+FEW_TILES: Final = 128  # fewer leave a device idle: they are made shorter
 LONGEST: Final = (1 << 31) - 1
 
 
@@ -319,7 +320,10 @@ def _tiling(routine: Routine, descending: bool) -> Tiling:
     source = routine.inputs[0].type
     length = source.shape[-1]
     rows = source.size // length
-    size = routine.group * most_held(source.dtype, routine.group, routine.memory - 8 * routine.group - 8 * DIGITS)
+    each = most_held(source.dtype, routine.group, routine.memory - 8 * routine.group - 8 * DIGITS)
+    while each > FEWEST_HELD and source.size < FEW_TILES * routine.group * each:
+        each //= 2
+    size = routine.group * each
     tiles = -(-length // size)
     chunks = max(min(MOST_CHUNKS // rows, tiles), 1)
     return Tiling(source.dtype.name, rows, length, size, -(-tiles // chunks), descending)
@@ -345,7 +349,7 @@ def _make(routine: Routine) -> None:
 def make_launches(routine: Routine, values: Array | None, positions: Array | None, descending: bool = False) -> None:
     """Sort the routine's operand into these."""
     t, (source,), dtype = _tiling(routine, descending), routine.inputs, routine.inputs[0].type.dtype
-    passes = -(-dtype.bits // WIDTH)
+    passes = -(-differing_bits(routine) // WIDTH)
     counts = routine.scratch(t.rows * t.tiles * DIGITS, int32)
     totals = routine.scratch(t.rows * t.chunks * DIGITS, int32)
     digits = routine.scratch(t.rows * DIGITS, int32) if t.chunks > 1 else None

@@ -29,7 +29,7 @@ class SortRows:
 
     `chunk`: so many elements of a row are sorted by themselves by a whole workgroup, 0: all of it. `count`: so many of
     what is sorted are left, 0: all; of a row with less, what no element comes before. `descending`: from the
-    largest."""
+    largest. `bits`: no more low ones of integers differ."""
 
     dtype: str
     rows: int
@@ -43,6 +43,7 @@ class SortRows:
     descending: bool = False
     given: bool = False
     narrow: bool = False
+    bits: int = 64
 
     @property
     def chunks(self) -> int:
@@ -85,7 +86,7 @@ class _Rows:
             for origin, position in zip(origins, self._positions(numbers), strict=True):
                 b.set(origin, position)
         b.barrier()
-        digits = -(-self.elements.dtype.bits // DIGIT)
+        digits = -(-min(p.bits, self.elements.dtype.bits) // DIGIT)
         counted(self.e, self.code.i32(digits), lambda n: self._pass(self.code.times(n, DIGIT), keys, origins))
         if p.count:
             self.first = self.code.op("IMul", self.first_row, p.count)
@@ -166,6 +167,13 @@ def wanted(routine: Routine) -> tuple[bool, bool]:
     return routine.name != "argsort", routine.name != "sort"
 
 
+def differing_bits(routine: Routine) -> int:
+    """Of integers the low bits that may differ, of which there is one at least; else all."""
+    bits = routine.attrs.get("bits", routine.inputs[0].type.dtype.bits)
+    assert isinstance(bits, int)
+    return max(bits, 1)
+
+
 def few_tiles(rows: int, length: int, size: int) -> bool:
     """Whether tiles of half the size make better use of a device."""
     return length <= size // 2 and rows * length < FEW_TILES * size
@@ -185,7 +193,7 @@ def fitting(routine: Routine, length: int = 0) -> SortRows | None:
         each //= 2
     members = 1 << (-(-length // each) - 1).bit_length()
     values, positions = wanted(routine)
-    return SortRows(source.dtype.name, rows, length, members, each, values, positions)
+    return SortRows(source.dtype.name, rows, length, members, each, values, positions, bits=differing_bits(routine))
 
 
 def _refuses(routine: Routine) -> str:

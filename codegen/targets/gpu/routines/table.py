@@ -7,7 +7,15 @@ from typing import Final
 
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
-from loopgrad.codegen.targets.gpu.routines import attention, exchanges, fourier, largest, radix_sort, sort_rows
+from loopgrad.codegen.targets.gpu.routines import (
+    attention,
+    exchanges,
+    fourier,
+    largest,
+    radix_sort,
+    segment_sums,
+    sort_rows,
+)
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 from loopgrad.graph.primitives.fourier import TOGETHER
@@ -21,6 +29,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "hermitian_dft": fourier.PROVIDERS,
     **dict.fromkeys(TOGETHER, (fourier.COLUMNS,)),
     "exchanged": exchanges.PROVIDERS,
+    "segment_sum": (segment_sums.PROVIDER,),
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
 }

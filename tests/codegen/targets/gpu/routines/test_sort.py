@@ -64,3 +64,16 @@ def test_another_axis_is_left_to_the_host():
     assert "the axis isn't the last" in row.reason
     x = np.random.default_rng(0).standard_normal((3, 5), np.float32)
     np.testing.assert_array_equal(run(made, x), np.sort(x, axis=0))
+
+
+@pytest.mark.parametrize(("length", "fewer"), [(40, 1), (5000, 4)])
+def test_digits_that_all_share_arent_sorted(length, fewer):
+    """Of numbers below 1,000: rows that a workgroup holds take one launch anyway, others one for each eight bits."""
+    type, launches = TensorType((length,), int64), []
+    x = np.random.default_rng(0).integers(0, 1000, length)
+    for bits in ((), (("bits", 10),)):
+        step = RoutineStep("argsort", (0,), (1,), (("axis", 0), *bits))
+        made = executable_of(Program((ArraySlot(type, "input"), ArraySlot(type, "output")), (0,), (1,), (), (step,)))
+        launches.append(len(made.program.steps[0].launches))
+        np.testing.assert_array_equal(run(made, x), np.argsort(x, kind="stable"))
+    assert launches[0] == fewer * launches[1]
