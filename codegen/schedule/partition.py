@@ -32,6 +32,7 @@ MOST_TOGETHER: Final = 16  # elements that a lane makes
 SMALL_CONSTANT: Final = 64
 FEW_PIECES: Final = 8  # of a concat that may be part of another one's kernel
 WORKGROUP_ROW: Final = 16  # and its multiples
+SHORTEST_HELD: Final = 8  # elements of a row that comes back
 MOST_LOOKED_AT: Final = 32
 ALONG_ROWS: Final = frozenset({*ELEMENTWISE, "broadcast", "reshape", "const", "iota"})
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
@@ -221,7 +222,7 @@ class Partition:
         count = prod(shape[a] for a in wide)
         columns = wide == [d for d in range(max(wide, default=-1) + 1) if shape[d] != 1]
         total = prod(shape)
-        if count < long_row(total, self.in_order) and not self._by_workgroups(operand, count):
+        if count < long_row(total, self.in_order) and not self._by_workgroups(node, count):
             self._share_work(node)
             return Role.INLINE
         if self._across(node, total):
@@ -234,15 +235,19 @@ class Partition:
         self.store(node.results[0])
         return Role.REDUCE
 
-    def _by_workgroups(self, rows: Value, length: int) -> bool:
+    def _by_workgroups(self, node: Node, length: int) -> bool:
         """Whether a GPU's workgroups reduce short rows. Lanes that read a row each get in each other's way in caches
         where rows begin a power of two apart: on an H100 sums of rows of 32 take 71 us by lanes, 29 by workgroups, of
-        rows of 50 27 and 31. Not rows that overlap in memory, as windows do, or come from all over it."""
-        if self.in_order or length % WORKGROUP_ROW or prod(rows.shape) < MANY_ELEMENTS:
+        rows of 50 27 and 31. Where all of the row goes on with the result, it stays in registers meanwhile. Not rows
+        that overlap in memory, as windows do, or come from all over it."""
+        rows = node.operands[0]
+        if self.in_order or length < SHORTEST_HELD or prod(rows.shape) < MANY_ELEMENTS:
             return False
+        held = not length % WORKGROUP_ROW or self._comes_back(node.results[0], prod(rows.shape))
         pending, seen = [rows], {rows}
         while pending:
             v = pending.pop()
+            held = held or (v.node is not None and self.role[v.node] is Role.REDUCE)
             if v.node is None or self.role[v.node] is not Role.INLINE or v in self.must_store:
                 continue
             if v.node.op not in ALONG_ROWS or len(seen) > MOST_LOOKED_AT:
@@ -250,7 +255,21 @@ class Partition:
             fresh = [o for o in v.node.operands if o not in seen]
             seen.update(fresh)
             pending.extend(fresh)
-        return length > 0
+        return held
+
+    def _comes_back(self, value: Value, size: int) -> bool:
+        """Whether elements of as many as that are made of what is made of the value, an element of each row."""
+        pending, seen = [value], {value}
+        while pending and len(seen) <= MOST_LOOKED_AT:
+            for reader in self.readers.get(pending.pop(), ()):
+                if reader.op not in ALONG_ROWS:
+                    continue
+                if reader.op == "broadcast" and prod(reader.results[0].shape) == size:
+                    return True
+                fresh = [v for v in reader.results if v not in seen]
+                seen.update(fresh)
+                pending.extend(fresh)
+        return False
 
     def _share_work(self, node: Node) -> None:
         """A reduction of reductions by few lanes with much to do: the inner ones get lanes of their own."""

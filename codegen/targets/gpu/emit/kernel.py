@@ -34,6 +34,7 @@ from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import HeldRange, LargestTerm
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
+from loopgrad.codegen.targets.gpu.lanes.held_rows import RegisterRows
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Tiles, batches, left_by
@@ -144,6 +145,13 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
 def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> None:
     """Each tile of rows through all stages, with a barrier after each whose results others may read next."""
     assert plan.tiles is not None
+    if plan.members is not None:
+        start = prologue(kernel, b, 0)
+        first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
+        unit = first.resize(b.group_id(), "i64", signed=False)
+        rows = RegisterRows(first, plan.members, emit_block)
+        stride(first, start.words, unit, shared_idle(first), rows.emit)
+        return
     blocks, left = batches(kernel, plan.tiles), 0
     start, places = prologue(kernel, b, len(blocks)), reduction_places(kernel, plan.tiles, blocks)
     first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)

@@ -108,6 +108,16 @@ class GroupProgram(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RowMembers:
+    """A row is had by so many neighbouring invocations, each of which has, in so many turns, the elements that lie
+    `side` by side (see row_members)."""
+
+    members: int
+    turns: int
+    side: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaneMapping:
     """How the lanes of a kernel lie over invocations and workgroups."""
 
@@ -122,6 +132,7 @@ class LaneMapping:
     resumable: int = 0  # the most invocations of a kernel that can be left and continued; 0: it can't be (see resume)
     accumulators: tuple[Accumulator, ...] = ()  # how lanes in any order meet in a parameter
     stages: tuple[Tiles, ...] = ()  # the tiles of each stage, where there are some
+    members: RowMembers | None = None  # stages have their rows in registers
     resident: int = 0  # workgroups that registers should be left for, where they wait at barriers; 0: any number
     running: RunningTiles | None = None  # the tiles of a kernel with a running total
     asks: bool = False  # whether launches ask for the workgroups' memory

@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     reduced_rows,
     row_pitch,
 )
+from loopgrad.codegen.targets.gpu.lanes.row_members import row_members
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType
 
@@ -49,6 +50,10 @@ SHARE: Final = 2  # of memory of the workgroup that is left free, so that severa
 def stage_plan(kernel: Kernel, geometry: Geometry) -> LaneMapping:
     """The plan of a kernel with stages."""
     rows, length = kernel.domain
+    members = row_members(kernel, geometry.group)
+    if members is not None:
+        size = geometry.group // members.members * length
+        return LaneMapping(group=geometry.group, tiles=Tiles(size, 1, rows * length, partials=True), members=members)
     between = kernel.stages[0].params[len(kernel.params) :]
     tiles = stage_tiles(rows, length, kernel.stages, geometry, between)
     assert tiles is not None, "only stages that fit are put together"

@@ -1,0 +1,194 @@
+"""Stages over short rows, each row in the registers of some neighbouring invocations (see row_members).
+
+What an invocation makes of its elements it keeps for the next stage. What a stage reduces, members fold first each for
+itself, then in a tree over all of a row, by exchanging registers where the target has instructions for that, else by
+memory of the workgroup; afterwards each of them has the row's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
+from loopgrad.codegen.math.compensated import balanced
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
+from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.lanes.partials import GroupPartials, Partial, combined, nothing, number, with_terms
+from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
+
+EmitOps = Callable[[Emitter, Block], tuple[Val, ...]]
+
+
+class _Registers:
+    """An array with an element for each lane of the invocation, or for its row. Implements LaneArray."""
+
+    def __init__(self, of_row: bool) -> None:
+        self.of_row, self.values = of_row, dict[Val | None, Val]()
+
+    def get(self, index: Val) -> Val:
+        return self.values[None if self.of_row else index]
+
+    def set(self, index: Val, value: Val) -> None:
+        self.values[None if self.of_row else index] = value
+
+
+class RegisterRows:
+    """The rows of a kernel with stages. `emit` is the program of a tile: as many rows as a workgroup has."""
+
+    def __init__(self, e: Emitter, shape: RowMembers, emit_block: EmitOps) -> None:
+        self.e, self.b, self.shape, self.emit_block = e, e.b, shape, emit_block
+        self.rows, self.length = e.kernel.domain
+        own = e.b.local_id()
+        self.near, self.member = self._split(own, shape.members)
+        vectors = -(-self.length // shape.side)
+        self.inside: list[Val | None] = []  # whether the vector of a turn is this member's alone; None: always
+        self.columns: list[Val] = []  # of the first element of each (i32)
+        for turn in range(shape.turns):
+            vector = e.b.inst("IAdd", "i32", self.member, e.b.const("i32", turn * shape.members))
+            whole = (turn + 1) * shape.members <= vectors
+            inside = e.b.inst("ULessThan", "bool", vector, e.b.const("i32", vectors))
+            self.inside.append(None if whole else inside)
+            vector = vector if whole else e.select(inside, vector, e.b.const("i32", vectors - 1))
+            self.columns.append(e.b.inst("IMul", "i32", vector, e.b.const("i32", shape.side)))
+        self.positions = [e.b.const("i32", n) for n in range(shape.turns * shape.side)]
+        self.partials = {} if e.b.matrix_units else self._in_memory(e.kernel)
+
+    def _split(self, own: Val, members: int) -> tuple[Val, Val]:
+        b = self.b
+        shift, mask = b.const("i32", members.bit_length() - 1), b.const("i32", members - 1)
+        return b.inst("ShiftRightLogical", "i32", own, shift), b.inst("BitwiseAnd", "i32", own, mask)
+
+    def _in_memory(self, kernel: Kernel) -> dict[tuple[int, int], GroupPartials]:
+        """Of each stage's reductions, where invocations exchange no registers."""
+        return {
+            (n, slot): GroupPartials(self.e, r, self.b.group)
+            for n, stage in enumerate(kernel.stages)
+            for slot, r in enumerate(stage.reductions)
+            if self.shape.members > 1
+        }
+
+    def emit(self, tile: Val) -> None:
+        e, b, kernel = self.e, self.b, self.e.kernel
+        first = b.inst("IMul", "i64", tile, b.const("i64", b.group // self.shape.members))
+        row, last = e.offset(first, e.resize(self.near, "i64", signed=False)), b.const("i64", self.rows - 1)
+        row = short(e, e.select(b.inst("SLessThan", "bool", row, last), row, last))
+        arrays: dict[int, LaneArray] = {
+            param: _Registers(kernel.stages[0].params[param].size == self.rows)
+            for param in range(len(kernel.params), len(kernel.stages[0].params))
+        }
+        for n, stage in enumerate(kernel.stages):
+            inner = Emitter(stage, b, e.fast, table=e.table, reporting=e.reporting, arrays=arrays)
+            self._stage(inner, n, row)
+        if self.partials:
+            b.barrier()
+
+    def _stage(self, e: Emitter, n: int, row: Val) -> None:
+        body, domain = e.kernel.body, e.kernel.domain
+        if prod(domain) == self.rows:
+            e.lane = row
+            e.restart()
+            e.values.update(zip(body.arguments, digits(e, row, domain), strict=True))
+            self.emit_block(e, body)
+            return
+        cut = next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == self.rows)
+        outer, shape = digits(e, row, domain[:cut]), self.shape
+        start = self.b.inst("IMul", "i64", row, self.b.const("i64", self.length))
+        enter = []
+        for turn, column in enumerate(self.columns):
+            wide = e.resize(column, "i64", signed=False)
+            indices = digits(e, wide, domain[cut:])
+            for beside in range(shape.side):
+                position = self.positions[turn * shape.side + beside]
+                enter.append(partial(self._enter, e, position, start, wide, (*outer, *indices), beside))
+        with e.contributing(_Folds(self, e, n, row)):
+            emit_together(e, enter, body, self.emit_block, shape.side)
+
+    def _enter(self, e: Emitter, position: Val, start: Val, column: Val, indices: tuple[Val, ...], beside: int) -> None:
+        """What follows is the lane so many after the first of its turn."""
+
+        def moved(x: Val) -> Val:
+            return self.b.inst("IAdd", "i64", x, self.b.const("i64", beside)) if beside else x
+
+        e.lane, e.position = short(e, moved(e.offset(start, column))), position
+        e.values.update(zip(e.kernel.body.arguments, (*indices[:-1], moved(indices[-1])), strict=True))
+
+    # what members exchange
+
+    def folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
+        """That of the whole row."""
+        e, b, members = self.e, self.b, self.shape.members
+        if b.matrix_units is None:
+            if members == 1:
+                return mine
+            array = self.partials[n, slot]
+            array.set(b.local_id(), mine)
+            b.barrier()
+            first = b.inst("IMul", "i32", self.near, b.const("i32", members))
+            places = [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(members)]
+            return balanced(partial(combined, e, r), [array.get(place) for place in places])
+        distance = 1
+        while distance < members:
+            other = tuple([self._across(x, distance) for x in mine])
+            bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance))
+            lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+            x, y = (
+                tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)])
+                for p, q in ((mine, other), (other, mine))
+            )
+            mine = combined(e, r, x, y)
+            distance *= 2
+        return mine
+
+    def _across(self, x: Val, distance: int) -> Val:
+        """The value of the member whose number differs in this bit."""
+        e, b, units = self.e, self.b, self.b.matrix_units
+        assert units is not None
+        match x.type:
+            case "f32":
+                return units.across(x, distance)
+            case "i32":
+                return e.bitcast(self._across(e.bitcast(x, "f32"), distance), "i32")
+            case "bool":
+                word = e.select(x, b.const("i32", 1), b.const("i32", 0))
+                return b.inst("INotEqual", "bool", self._across(word, distance), b.const("i32", 0))
+            case "f64":
+                return e.bitcast(self._across(e.bitcast(x, "i64"), distance), "f64")
+            case "f16":
+                return e.bitcast(self._across(e.bitcast(x, "i16"), distance), "f16")
+            case "i64":
+                half = b.const("i64", 32)
+                words = [e.resize(v, "i32") for v in (x, b.inst("ShiftRightLogical", "i64", x, half))]
+                low, high = (e.resize(self._across(v, distance), "i64", signed=False) for v in words)
+                return b.inst("BitwiseOr", "i64", b.inst("ShiftLeftLogical", "i64", high, half), low)
+        return e.resize(self._across(e.resize(x, "i32"), distance), x.type)
+
+
+class _Folds:
+    """What the lanes of a stage give to its reductions. Implements Contribution."""
+
+    meets = True
+
+    def __init__(self, rows: RegisterRows, e: Emitter, n: int, row: Val) -> None:
+        self.rows, self.e, self.n, self.row = rows, e, n, row
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        r, rows, b = e.kernel.reductions[slot], self.rows, e.b
+        none, side = nothing(e, r), rows.shape.side
+        counted = []
+        for place, x in enumerate(terms):
+            inside = rows.inside[place // side]
+            counted.append(x if inside is None else e.select(inside, x, none[0]))
+        value = number(e, r, rows.folded(self.n, slot, r, with_terms(e, r, none, counted)))
+        if r.param in e.arrays:
+            e.arrays[r.param].set(e.position, value)
+            return
+        stored = to_memory(e, value, r.dtype)
+        address = e.at(e.table.params[r.param], self.row, SIZE[stored.type])
+        e.when(b.inst("IEqual", "bool", rows.member, b.const("i32", 0)), lambda: b.store(address, stored))
+
+    def join(self, e: Emitter, slot: int, partial: Partial) -> None:
+        raise AssertionError("rows are folded from the terms of their lanes")

@@ -1,0 +1,76 @@
+"""Which kernels with stages keep their rows in registers, and how a row then lies over neighbouring invocations.
+
+    32 elements, members=4, turns=2, side=4      invocation m of four has the elements 4m .. 4m + 3 and 16 + 4m .. + 3
+
+So elements come as vectors, neighbours read neighbours, and what a stage makes of an element needs no memory until the
+last one. Where a row isn't a multiple of what its members have, the last vector is had by several, which make the same
+of it; it counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Kernel, walk
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP
+from loopgrad.codegen.targets.gpu.lanes.analysis import weight
+from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, RowMembers, reduced_rows
+
+MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
+USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
+MOST_WEIGHT: Final = 4000  # of an invocation's code
+SECTOR: Final = 32  # bytes that memory gives at least
+
+
+def row_members(kernel: Kernel, group: int) -> RowMembers | None:
+    """How the rows of a kernel with stages lie; None where they had better be in memory of the workgroup."""
+    rows, length = kernel.domain
+    if rows <= FEW_ROWS or not 1 < length <= LONG_ROW or not _apart(kernel):
+        return None
+    lanes = [stage for stage in kernel.stages if prod(stage.domain) != rows]
+    if any(stage.reductions and reduced_rows(stage) != (rows, length) for stage in kernel.stages):
+        return None
+    side = _side(kernel, lanes)
+    found = _shared_out(-(-length // side), side, max([p.dtype.itemsize for p in kernel.params], default=4))
+    if found is None or found[0] > group:
+        return None
+    members, turns = found
+    between = kernel.stages[0].params[len(kernel.params) :]
+    held = sum([-(-param.dtype.itemsize // 4) for param in between if param.size != rows]) * turns * side
+    if held > MOST_HELD or turns * side * sum(map(weight, lanes)) > MOST_WEIGHT:
+        return None
+    return RowMembers(members, turns, side)
+
+
+def _apart(kernel: Kernel) -> bool:
+    """Whether stages hand nothing on but in arrays of their own: members of a row don't wait for each other."""
+    written, read = set[int](), set[int]()
+    for stage in kernel.stages:
+        written.update(r.param for r in stage.reductions)
+        written.update(op.attrs["param"] for op in walk(stage.body) if op.opcode == "store")
+        read.update(op.attrs["param"] for op in walk(stage.body) if op.opcode == "load")
+    return not any(param < len(kernel.params) for param in written & read)
+
+
+def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
+    """Elements side by side: those of a vector, of which rows of all stages are multiples."""
+    side = VECTOR_BYTES // max([4, *[param.dtype.itemsize for param in kernel.params]])
+    while side > 1 and any(stage.domain[-1] % side for stage in lanes):
+        side //= 2
+    return side
+
+
+def _shared_out(vectors: int, side: int, itemsize: int) -> tuple[int, int] | None:
+    """Members and turns: those that leave the fewest places empty, few members where that makes no difference, who
+    exchange less."""
+    for most in (USUAL, MOST):
+        found = []
+        for members in [1 << k for k in range(WARP.bit_length())]:
+            turns = -(-vectors // members)
+            if turns * side <= max(most, side) and (members * side * itemsize >= SECTOR or members >= vectors):
+                found.append((members * turns, members, turns))
+        if found:
+            return min(found)[1:]
+    return None

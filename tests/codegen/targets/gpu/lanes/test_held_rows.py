@@ -1,0 +1,112 @@
+"""Short rows in the registers of neighbouring invocations: how they lie there, and that stages find them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loopgrad.codegen.options import DEFAULT_OPTIONS
+from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
+from loopgrad.codegen.targets.gpu.lanes.row_members import row_members
+from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.interpret import interpret
+from loopgrad.graph.nodes import Graph, Value
+from loopgrad.graph.types import TensorType, bool_, float16, float32, float64, int64
+from tests.codegen.targets.gpu.gpu_harness import device, executable_of
+
+ELEMENTS = 1 << 16  # of all rows, from which on short ones are reduced by workgroups
+
+
+def spread(value: Value, x: Value) -> Value:
+    return ops.broadcast(value, x.shape, (0,))
+
+
+def softmax(x: Value) -> list[Value]:
+    e = ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))
+    return [ops.div(e, spread(ops.reduce_sum(e, (1,)), x))]
+
+
+def log_softmax(x: Value) -> list[Value]:
+    """Two results, of which one is of rows."""
+    most = ops.reduce_max(x, (1,))
+    off = ops.sub(x, spread(most, x))
+    normal = ops.log(ops.reduce_sum(ops.exp(off), (1,)))
+    return [ops.sub(off, spread(normal, x)), ops.add(most, normal)]
+
+
+def marked(x: Value) -> list[Value]:
+    """Reductions of bools and positions, and an integer for each row."""
+    above = ops.gt(x, 1)
+    row = ops.reduce_or(above, (1,))
+    place = ops.argmax(x, 1)
+    return [ops.select(spread(row, x), ops.sub(x, ops.cast(spread(place, x), x.dtype)), x)]
+
+
+def of_rows(function: Any, length: int, dtype: Any) -> tuple[Graph, Any]:
+    type = TensorType((ELEMENTS // length + 3, length), dtype)
+    return trace(function, [type])[0], type
+
+
+def members(function: Any, length: int, dtype: Any = float32) -> RowMembers | None:
+    (kernel,) = with_row_stages(schedule(of_rows(function, length, dtype)[0], DEFAULT_OPTIONS), Geometry()).kernels
+    return row_members(kernel, 256)
+
+
+@pytest.mark.parametrize("length", [8, 17, 100])
+@pytest.mark.parametrize("function", [softmax, log_softmax], ids=lambda f: f.__name__)
+def test_rows_of_any_length(function: Any, length: int) -> None:
+    graph, type = of_rows(function, length, float32)
+    made = executable_of(schedule(graph, DEFAULT_OPTIONS))
+    assert len(made.program.kernels) == 1
+    x = np.random.default_rng(length).normal(size=type.shape).astype(np.float32)
+    for got, want in zip(made.run([device().put(x)]), interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=5e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [float16, float64, int64], ids=str)
+@pytest.mark.parametrize("function", [softmax, marked], ids=lambda f: f.__name__)
+def test_dtypes(function: Any, dtype: Any) -> None:
+    if function is softmax and dtype is int64:
+        return
+    graph, type = of_rows(function, 24, dtype)
+    x = np.random.default_rng(1).integers(-3, 3, size=type.shape).astype(dtype.np)
+    results = executable_of(schedule(graph, DEFAULT_OPTIONS)).run([device().put(x)])
+    tolerance = {"float16": 2e-3, "float64": 1e-14, "int64": 0}[dtype.name]
+    for got, want in zip(results, interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=tolerance, atol=tolerance)
+
+
+def test_vectors_and_members_follow_from_the_length() -> None:
+    assert members(softmax, 32) == RowMembers(members=4, turns=2, side=4)
+    assert members(softmax, 128) == RowMembers(members=16, turns=2, side=4)
+    assert members(softmax, 10) == RowMembers(members=4, turns=2, side=2)
+    assert members(softmax, 17) == RowMembers(members=8, turns=3, side=1)
+    assert members(softmax, 32, float64) == RowMembers(members=4, turns=4, side=2)
+
+
+def test_what_lies_in_memory_between_stages_isnt_held() -> None:
+    """Members would have to wait for each other."""
+
+    def both(x: Value) -> list[Value]:
+        e = ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))
+        return [e, ops.div(e, spread(ops.reduce_sum(e, (1,)), x))]
+
+    assert members(both, 32) is None
+
+
+def test_long_rows_are_in_memory_of_the_workgroup() -> None:
+    graph, _ = trace(softmax, [TensorType((300, 2048), float32)])
+    (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), Geometry()).kernels
+    assert row_members(kernel, 256) is None
+
+
+def test_a_bool_for_each_row() -> None:
+    graph, _ = of_rows(lambda x: [ops.and_(x, spread(ops.reduce_and(x, (1,)), x))], 16, bool_)
+    x = np.random.default_rng(2).random((ELEMENTS // 16 + 3, 16)) > 0.1
+    (got,) = executable_of(schedule(graph, DEFAULT_OPTIONS)).run([device().put(x)])
+    np.testing.assert_array_equal(device().get(got), interpret(graph, [x])[0])
