@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,7 +17,14 @@ import numpy as np
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.program import ALIGNMENT, ArraySlot, RoutineLaunch, RoutineStep
 from loopgrad.codegen.targets.gpu.lanes.layout import Support
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, GroupProgram, LaneMapping, power_below
+from loopgrad.codegen.targets.gpu.lanes.plan import (
+    UNTILED,
+    Geometry,
+    GroupProgram,
+    LaneMapping,
+    power_below,
+    streamed_tiles,
+)
 from loopgrad.graph.types import DTYPES, DType, TensorType, int64
 
 MOST_INVOCATIONS: Final = 256  # of a workgroup
@@ -116,8 +124,10 @@ class Routine:
         return self.constants.array(value)
 
     def by_lanes(self, kernel: Kernel, lanes: int, *arrays: Array) -> None:
-        """A kernel of the Kernel IR, whose parameters are these arrays."""
-        self._launched(self.support.add(kernel), lanes, 0, arrays)
+        """A kernel of the Kernel IR, whose parameters are these arrays: of one lane, which `lanes` run, or of all."""
+        tiles = streamed_tiles(kernel, self.geometry) if prod(kernel.domain) == lanes else None
+        shape = UNTILED if tiles is None else LaneMapping(group=self.geometry.group, tiles=tiles)
+        self._launched(self.support.add(kernel, shape), lanes, 0 if tiles is None else tiles.count, arrays)
 
     def by_groups(self, name: str, program: GroupProgram, tiles: int, *arrays: Array, needs: Workgroups = ANY) -> None:
         """A workgroup for each of the tiles, of `self.group` invocations where it `needs` no other number. The program
