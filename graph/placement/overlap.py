@@ -20,7 +20,7 @@ from loopgrad.graph.types import TensorType
 
 EARLY: Final = 1 << 20  # bytes of each process that are worth a message of their own
 OPERATIONS: Final = 8  # to be left for each byte: networks bring 10 GB/s and more, a core does 10^10 a second and more
-SWIFT_BYTES: Final = 4  # times as many where devices exchange memory
+SWIFT_BYTES: Final = 32  # times as many where devices exchange memory: two H100s lose by 4 MiB, and by 32 they don't
 SWIFT_OPERATIONS: Final = 16  # likewise: links of GPUs bring 200 GB/s and more, a GPU does 3 * 10^13 a second and more
 TRIPS: Final = 16  # of loops whose number isn't known
 

@@ -148,7 +148,7 @@ def test_large_results_travel_on_a_stream_of_their_own(meshes: Any, monkeypatch:
     earlier. Those that all wait for stay on that stream."""
     library, *both = meshes
     monkeypatch.setattr(partition, "LARGE", 1 << 8)
-    monkeypatch.setattr(overlap, "EARLY", 1 << 8)
+    monkeypatch.setattr(overlap, "EARLY", 1 << 7)
     rng, found = np.random.default_rng(0), []
     weights, x = list(rng.standard_normal((4, 32, 32)).astype(np.float32)), rng.random((64, 32), np.float32)
     for mesh in both:

@@ -112,7 +112,7 @@ def test_collectives_go_on_beside_other_work_of_devices(monkeypatch: pytest.Monk
     """Nothing writes what they read or uses the memory of what they write until they are joined, in the first call and
     in those that are recorded; and nothing is under way any more when a call is over, also where it fails."""
     monkeypatch.setattr(partition, "LARGE", 16)
-    monkeypatch.setattr(overlap, "EARLY", 16)
+    monkeypatch.setattr(overlap, "EARLY", 0)
     monkeypatch.setattr(overlap, "OPERATIONS", 0)
     rng = np.random.default_rng(1)
     weights = np.eye(8) + 0.01 * rng.standard_normal((4, 8, 8))
