@@ -28,8 +28,13 @@ TRIPS: Final = 16  # of loops whose number isn't known
 def worth_starting(nbytes: int, operations: int, size: int, swift: bool) -> bool:
     """Whether results of so many bytes of all processes start early, before so many operations of all. `swift`: devices
     exchange memory."""
-    least, each = (SWIFT_BYTES, SWIFT_OPERATIONS) if swift else (1, 1)
-    return nbytes >= EARLY * size * least and operations >= OPERATIONS * nbytes * each
+    each = SWIFT_OPERATIONS if swift else 1
+    return nbytes >= _fewest(swift) * size and operations >= OPERATIONS * nbytes * each
+
+
+def _fewest(swift: bool) -> int:
+    """Bytes of each process that are worth a message of their own."""
+    return EARLY * SWIFT_BYTES if swift else EARLY
 
 
 def operations(node: Node) -> int:
@@ -56,11 +61,11 @@ def _trips(loop: Loop) -> int:
     return int(count.node.attrs["value"])
 
 
-def by_readiness(level: Sequence[tuple[Node, bool]]) -> Sequence[tuple[Node, bool]]:
+def by_readiness(level: Sequence[tuple[Node, bool]], swift: bool) -> Sequence[tuple[Node, bool]]:
     """The nodes of a level, of which those are marked whose results a collective makes whole; in an order in which what
     others wait for comes early, where some of these results are so large that it matters."""
     met = [r.type for node, meets in level if meets for r in node.results]
-    if sum([t.nbytes for t in met if isinstance(t, TensorType)]) < EARLY:
+    if sum([t.nbytes for t in met if isinstance(t, TensorType)]) < _fewest(swift):
         return level
     depth: dict[Node, int] = {}
     for node, _ in level:

@@ -391,7 +391,7 @@ class GraphPartition:
         self.env.update(zip(self.graph.inputs, inputs, strict=True))
         for level in self._levels():
             overlaps = self.partition.overlaps and self.partition.meets
-            nodes = by_readiness(level) if overlaps else level
+            nodes = by_readiness(level, self.partition.swift) if overlaps else level
             left = operations_left(nodes) if overlaps else [0] * len(level)
             for (node, _), operations in zip(nodes, left, strict=True):
                 self.builder.loc = node.loc
