@@ -21,6 +21,7 @@ import numpy as np
 from loopgrad.codegen.program import HOST
 from loopgrad.graph.primitives import REFERENCE, factorisations
 from loopgrad.graph.primitives.factorisations import whole_or_nan
+from loopgrad.runtime.buffers import address_of
 from loopgrad.runtime.processes import child_safe_lock
 
 Array = np.ndarray[Any, Any]
@@ -30,6 +31,8 @@ OPENBLAS: Final = "LAPACK of NumPy's OpenBLAS, on the host"
 LETTERS: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 SIDE_BY_SIDE: Final = 128  # rows up to which OpenBLAS works on one matrix with one thread
 WORTH_A_THREAD: Final = 1 << 22  # multiplications: Python hands out a share of them in milliseconds
+UPPER, LOWER, RIGHT, UNIT, AS_IT_IS, TURNED = [c_char_p(letter) for letter in (b"U", b"L", b"R", b"U", b"N", b"T")]
+NEAR: Final = 1 << 18  # bytes of matrices that stand by columns at a time
 LONG_CALL: Final = 64  # rows from which on calls of several threads hold each other up little
 
 
@@ -73,6 +76,7 @@ def provider(name: str) -> tuple[str, str]:
     return (OPENBLAS, "") if library() is not None else (HOST, "NumPy brings no OpenBLAS of its own here")
 
 
+@cache
 def routine(name: str) -> Routine | None:
     """How a factorisation is done; None for any other routine."""
     if name not in factorisations.ROWS:
@@ -91,6 +95,7 @@ def routine(name: str) -> Routine | None:
 # ---- calling
 
 
+@cache
 def _function(name: str, dtype: np.dtype[Any]) -> Any:
     return getattr(library(), f"scipy_{LETTERS[dtype.name]}{name}_64_")
 
@@ -99,8 +104,10 @@ def _int(value: int) -> Any:
     return byref(c_int64(value))
 
 
-def _at(array: Array) -> Any:
-    return c_void_p(array.ctypes.data)
+def _at(array: Array) -> list[c_void_p]:
+    """Where each of its first axis lies; it is dense."""
+    first, step = address_of(array), array.nbytes // max(len(array), 1)
+    return [c_void_p(first + i * step) for i in range(len(array))]
 
 
 class _OneThread:
@@ -161,11 +168,11 @@ def cholesky(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) 
     (a,) = operands
     n = a.shape[-1]
     result = np.tril(a).reshape(-1, n, n)
-    potrf = _function("potrf", a.dtype)
+    potrf, at, size = _function("potrf", a.dtype), _at(result), _int(n)
 
     def one(i: int) -> None:
         failed = c_int64(0)
-        potrf(c_char_p(b"U"), _int(n), _at(result[i]), _int(n), byref(failed))
+        potrf(UPPER, size, at[i], size, byref(failed))
         if failed.value:
             result[i] = np.nan
 
@@ -177,41 +184,53 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tup
     (a,) = operands
     *batch, m, n = a.shape
     k, count = min(m, n), prod(batch)
-    columns = a.reshape(count, m, n).swapaxes(1, 2).copy()  # always: a column lies by columns as it is
-    swaps = np.empty((count, k), np.int64)
-    getrf = _function("getrf", a.dtype)
+    given, packed, swaps = a.reshape(count, m, n), np.empty((count, m, n), a.dtype), np.empty((count, k), np.int64)
+    getrf, swaps_at, height, width = _function("getrf", a.dtype), _at(swaps), _int(m), _int(n)
+    near = max(NEAR // max(m * n * a.itemsize, 1), 1)
 
-    def one(i: int) -> None:
-        getrf(_int(m), _int(n), _at(columns[i]), _int(m), _at(swaps[i]), byref(c_int64(0)))
+    def some(number: int) -> None:
+        """Matrices that a core has near stand by columns there."""
+        part = slice(number * near, (number + 1) * near)
+        columns = given[part].swapaxes(1, 2).copy()  # always: a column lies by columns as it is
+        for at, exchanges in zip(_at(columns), swaps_at[part], strict=True):
+            getrf(height, width, at, height, exchanges, byref(c_int64(0)))
+        packed[part] = columns.swapaxes(1, 2)
 
-    _each(count, max(m, n), m * n * k, threads, one)
+    _each(-(-count // near), max(m, n), near * m * n * k, threads, some)
     swaps -= 1
-    packed = np.ascontiguousarray(columns.swapaxes(1, 2)).reshape(a.shape)
-    return packed, swaps.reshape(*batch, k), exchanged(swaps, m).reshape(*batch, m)
+    return packed.reshape(a.shape), swaps.reshape(*batch, k), exchanged(swaps, m).reshape(*batch, m)
 
 
 def exchanged(swaps: Array, m: int) -> Array:
     """Which row came to each place, by whom it was exchanged with in turn (counted from 0)."""
-    rows = np.tile(np.arange(m, dtype=np.float64), (len(swaps), 1))
+    rows = np.empty((len(swaps), m))
+    rows[:] = np.arange(m)
     laswp, k = _function("laswp", rows.dtype), swaps.shape[1]
     counted = np.ascontiguousarray(swaps + 1)
-    for i in range(len(swaps)):
-        laswp(_int(1), _at(rows[i]), _int(m), _int(1), _int(k), _at(counted[i]), _int(1))
+    one, height, count = _int(1), _int(m), _int(k)
+    for row, exchanges in zip(_at(rows), _at(counted), strict=True):
+        laswp(one, row, height, one, count, exchanges, one)
     return rows.astype(np.int64)
 
 
-def _solve_in_place(attrs: Mapping[str, Any], a: Array, x: Array, threads: int) -> None:
-    """`x` becomes inv(op(a)) @ x; (count, n, n) and (count, n, k), both dense."""
+def _solve_in_place(steps: Sequence[Mapping[str, Any]], a: Array, x: Array, threads: int) -> None:
+    """`x` becomes inv(op(a)) @ x, for one triangle after the other; (count, n, n) and (count, n, k), both dense."""
     count, n, k = x.shape
-    trsm = _function("trsm", x.dtype)
     factor = np.ones(1, x.dtype)
-    triangle = c_char_p(b"U" if attrs["lower"] else b"L")
-    turned = c_char_p(b"T" if attrs["transpose"] else b"N")
-    unit = c_char_p(b"U" if attrs["unit_diagonal"] else b"N")
+    (alpha,), triangles, at, height, width = _at(factor), _at(a), _at(x), _int(n), _int(k)
+    solves: list[tuple[Any, Sequence[Any]]] = []
+    for attrs in steps:
+        triangle, unit = UPPER if attrs["lower"] else LOWER, UNIT if attrs["unit_diagonal"] else AS_IT_IS
+        if k == 1:  # a vector before the matrix, as Fortran sees both, is one behind the other
+            turned = AS_IT_IS if attrs["transpose"] else TURNED
+            solves.append((_function("trsv", x.dtype), (triangle, turned, unit, height)))
+        else:
+            turned = TURNED if attrs["transpose"] else AS_IT_IS
+            solves.append((_function("trsm", x.dtype), (RIGHT, triangle, turned, unit, width, height, alpha)))
 
     def one(i: int) -> None:
-        sizes = _int(k), _int(n)
-        trsm(c_char_p(b"R"), triangle, turned, unit, *sizes, _at(factor), _at(a[i]), _int(n), _at(x[i]), _int(k))
+        for solve, arguments in solves:
+            solve(*arguments, triangles[i], height, at[i], width)
 
     _each(count, max(n, k), n * n * k, threads, one)
 
@@ -219,7 +238,7 @@ def _solve_in_place(attrs: Mapping[str, Any], a: Array, x: Array, threads: int) 
 def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tuple[Array, ...]:
     a, b = operands
     x = b.reshape(-1, *b.shape[-2:]).copy()
-    _solve_in_place(attrs, np.ascontiguousarray(a).reshape(-1, *a.shape[-2:]), x, threads)
+    _solve_in_place([attrs], np.ascontiguousarray(a).reshape(-1, *a.shape[-2:]), x, threads)
     return (x.reshape(b.shape),)
 
 
@@ -228,14 +247,11 @@ def solve_factored(attrs: Mapping[str, Any], operands: Sequence[Array], threads:
     n, k = b.shape[-2:]
     factors = np.ascontiguousarray(packed).reshape(-1, n, n)
     places, right = rows.reshape(-1, n, 1), b.reshape(-1, n, k)
-    steps = [{"lower": True, "unit_diagonal": True}, {"lower": False, "unit_diagonal": False}]
-    if not attrs["transpose"]:
-        x = right[np.arange(len(right))[:, None], places[..., 0]]
-    else:
-        x, steps = right.copy(), steps[::-1]
-    for step in steps:
-        _solve_in_place({**step, "transpose": attrs["transpose"]}, factors, x, threads)
-    if attrs["transpose"]:
+    turned = attrs["transpose"]
+    steps = [{"lower": lower, "unit_diagonal": lower, "transpose": turned} for lower in (not turned, turned)]
+    x = right.copy() if turned else right[np.arange(len(right))[:, None], places[..., 0]]
+    _solve_in_place(steps, factors, x, threads)
+    if turned:
         ordered = np.empty_like(x)
         ordered[np.arange(len(right))[:, None], places[..., 0]] = x
         x = ordered

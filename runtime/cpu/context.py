@@ -22,6 +22,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
     stack_stride,
 )
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
+from loopgrad.graph.types import TensorType
 from loopgrad.runtime.cpu import memory
 from loopgrad.runtime.cpu.host_calls import bound, call, is_bindable
 from loopgrad.runtime.cpu.native_pool import NativePool
@@ -31,6 +32,7 @@ HOST_CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_in
 
 NO_LIMIT: Final = (1 << 63) - 1
 MOST_BOUND: Final = 64  # library calls that a context keeps ready
+MOST_ARRAYS: Final = 256  # views of memory, likewise
 OWNED_ARENA_BYTES: Final = 1 << 14  # larger arenas are shared by all programs
 
 _libc = ctypes.CDLL(None)
@@ -50,6 +52,7 @@ class CallContext:
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
         self._bindable = [self._words_of(step) if is_bindable(step) else None for step in program.host_calls]
+        self._arrays: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
         self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
         self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
         if self.owns_arena:
@@ -162,14 +165,14 @@ class CallContext:
         ctypes.pythonapi.PyErr_Restore(*raised)  # takes the references over; ctypes then raises
 
     def slot_array(self, slot: int) -> np.ndarray[Any, Any]:
-        """A view of a slot's memory during a call."""
-        record = self.program.slots[slot]
-        if record.type.nbytes == 0:
-            return np.empty(record.type.shape, record.type.dtype.np)
-        address = self.words[self.program.layout.slots + slot]
-        content: Any = (ctypes.c_char * record.type.nbytes).from_address(address)
-        array: np.ndarray[Any, Any] = np.frombuffer(content, dtype=record.type.dtype.np)
-        return array.reshape(record.type.shape)
+        """A view of a slot's memory during a call; kept, since making it takes longer than a small routine."""
+        key = slot, self.words[self.program.layout.slots + slot]
+        array = self._arrays.get(key)
+        if array is None:
+            if len(self._arrays) >= MOST_ARRAYS:
+                self._arrays.clear()
+            array = self._arrays[key] = _view(self.program.slots[slot].type, key[1])
+        return array
 
     def rows(self, kernel: int) -> list[int]:
         """Rows that each stack had in the last launch. Lanes move in lockstep: where their loops are uneven a stack
@@ -192,6 +195,14 @@ class CallContext:
 
     def growths(self) -> int:
         return int(self.words[HEADER["growths"]])
+
+
+def _view(type: TensorType, address: int) -> np.ndarray[Any, Any]:
+    if type.nbytes == 0:
+        return np.empty(type.shape, type.dtype.np)
+    content: Any = (ctypes.c_char * type.nbytes).from_address(address)
+    array: np.ndarray[Any, Any] = np.frombuffer(content, dtype=type.dtype.np)
+    return array.reshape(type.shape)
 
 
 def release(words: Any, stacks: Sequence[int]) -> None:
