@@ -12,10 +12,10 @@ import numpy as np
 
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.creation import zeros_like
-from loopgrad.lazy.numpy.elementwise import absolute, logical_and, logical_or, remainder, sign
+from loopgrad.lazy.numpy.elementwise import absolute, floor, logical_and, logical_or, remainder, sign
 from loopgrad.lazy.numpy.linalg.solving import solve
 from loopgrad.lazy.numpy.linalg.tridiagonal import eliminated
-from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape, stack
+from loopgrad.lazy.numpy.movement import broadcast_arrays, broadcast_to, concat, moveaxis, reshape, stack
 from loopgrad.lazy.numpy.reduction import diff
 from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.running_totals import cumsum
@@ -96,7 +96,8 @@ class PPoly:
         return PPoly(c, self.x, self.extrapolate, self.axis)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
-        """The antiderivative of order `nu`, which is 0 at the first point and continuous.
+        """The antiderivative of order `nu`, which is 0 at the first point and continuous; of periodic ones only between
+        the ends, beyond which its values are NaN (`integrate` goes on).
 
         >>> lg.interpolate.CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 4.0]).antiderivative()(3.0)
         Tensor(9., dtype=float64)
@@ -114,16 +115,32 @@ class PPoly:
             before = cumsum(whole * width, axis=0)
             start = concat([zeros_like(before[:1]), before[:-1]], axis=0)
             c = concat([raised, start[None]], axis=0)
-        return PPoly(c, x, self.extrapolate if self.extrapolate != "periodic" else True, self.axis)
+        return PPoly(c, x, self.extrapolate if self.extrapolate != "periodic" else False, self.axis)
 
-    def integrate(self, a: ArrayLike, b: ArrayLike) -> Tensor:
-        """The integral from a to b; of periodic ones within one period.
+    def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Tensor:
+        """The integral from a to b, which broadcast; beyond the ends of what a call gives there: NaN for
+        `extrapolate=False`.
 
         >>> lg.interpolate.CubicSpline([0.0, 1.0, 2.0], [0.0, 1.0, 4.0]).integrate(0.0, 3.0)
         Tensor(9., dtype=float64)
         """
+        way = self.extrapolate if extrapolate is None else extrapolate
         whole = self.antiderivative()
-        return whole(b) - whole(a)
+        low, high = broadcast_arrays(a, b)
+        if way == "periodic":
+            return _over_periods(whole, high) - _over_periods(whole, low)
+        return whole(high, extrapolate=way) - whole(low, extrapolate=way)
+
+
+def _over_periods(whole: PPoly, at: Tensor) -> Tensor:
+    """The antiderivative at points of what comes again beyond the ends, of which `whole` is the one of one period."""
+    points = as_tensor(whole.x)
+    period = points[-1] - points[0]
+    count = floor((at - points[0]) / period)
+    rest = whole(at - count * period, extrapolate=True)
+    around = len(rest.shape) - whole.axis - len(at.shape)
+    counts = reshape(count, ((1,) * whole.axis + at.shape + (1,) * around))
+    return rest + counts * whole(broadcast_to(points[-1], at.shape))
 
 
 def _samples(op: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Tensor, Tensor, int]:

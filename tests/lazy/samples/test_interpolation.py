@@ -31,9 +31,22 @@ def test_cubic_splines(count: int, ends: Any) -> None:
     theirs = interpolate.CubicSpline(x, y, bc_type=ends)
     for nu in (0, 1, 3):
         check(ours(at, nu), theirs(at, nu), 1e-8)
-    if ends != "periodic":
-        check(ours.integrate(x[0] - 0.5, x[-1]), theirs.integrate(x[0] - 0.5, x[-1]), 1e-8)
-        check(ours.antiderivative(2)(at), theirs.antiderivative(2)(at), 1e-8)
+    check(ours.antiderivative(2)(at), theirs.antiderivative(2)(at), 1e-8)
+    for way in (None, True, False, "periodic"):
+        for a, b in ((x[0] - 0.5, x[-1]), (x[-1] + 3.0, x[0] - 20.0)):
+            check(ours.integrate(a, b, way), theirs.integrate(a, b, way), 1e-7)
+
+
+def test_integrals_over_many_periods() -> None:
+    """Of several functions to several points at once, and their derivative: the function."""
+    x, y, _ = samples(5)
+    values, ends = np.stack([y, y * y]), x[0] + np.array([-7.0, 0.1, 30.0])
+    ours = lg.interpolate.PchipInterpolator(x, values, axis=1, extrapolate=True)
+    theirs = interpolate.PchipInterpolator(x, values, axis=1, extrapolate=True)
+    found = lg.compile(lambda b: ours.integrate(x[0], b, "periodic"))(lg.asarray(ends))
+    check(found, np.stack([theirs.integrate(x[0], b, "periodic") for b in ends], axis=1), 1e-9)
+    slope = lg.grad(lambda b: lg.sum(ours.integrate(x[0], b, "periodic")))(lg.asarray(ends))
+    check(slope, theirs(x[0] + np.remainder(ends - x[0], np.ptp(x))).sum(axis=(0, 2)), 1e-9)
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
