@@ -16,9 +16,10 @@ from loopgrad.graph.types import bfloat16, float16, float32
 
 TYPES: Final = {bfloat16: "b16", float16: "f16", float32: "f32"}
 WARPS: Final = 4
-NARROW: Final = 64  # columns of which a warp's registers hold twice 16 rows
+NARROW: Final = 64  # columns of which registers hold derivatives by 64 others
 WIDE: Final = 128  # of which they hold scores by 64 keys besides
-FEW: Final = 512  # workgroups, so many that fewer rows each are better: two for each of the multiprocessors, and more
+TALL: Final = {2: 80, 4: 64}  # columns of elements of so many bytes of which a warp has twice 16 queries by 64 keys
+FEW: Final = {2: 512, 4: 256}  # workgroups of such elements, so many that fewer rows each are better
 RESIDENT: Final = 2  # workgroups of a multiprocessor: one computes while the other waits for its exponentials
 
 
@@ -54,22 +55,33 @@ def _side(array: Array, batch: tuple[int, ...]) -> SideLayout:
 
 
 def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
+    """As was fastest on an H100."""
     width = max(shapes.width, shapes.value_width)
-    full = shapes.depth.bytes == WORD
-    if width > WIDE:
-        return AttentionTiling(max(warps // 2, 1), 1, 16, True) if full else AttentionTiling(warps, 1, 32, False)
-    if full and width > NARROW:
-        return AttentionTiling(warps, 1, 32, True)
     tall = -(-shapes.queries // (warps * 2 * SIDE)) * shapes.count
-    if tall < FEW:
-        return AttentionTiling(warps, 1, 64, full)
-    return AttentionTiling(warps, 2, 32, True) if full or width > NARROW else AttentionTiling(warps, 2, 64, False)
+    if shapes.depth.bytes == WORD:
+        return _of_floats(width, tall, warps)
+    if width > WIDE:
+        return AttentionTiling(warps, 1, 32, True)
+    if tall < FEW[2]:
+        return AttentionTiling(warps, 1, 64, False)
+    return AttentionTiling(warps, 2, 64, False) if width <= TALL[2] else AttentionTiling(warps, 2, 32, True)
+
+
+def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
+    if width > WIDE:
+        return AttentionTiling(max(warps // 2, 1), 1, 16, True)
+    if width > TALL[4]:
+        return AttentionTiling(warps, 1, 32, True)
+    if tall < FEW[4]:
+        return AttentionTiling(warps, 1, 64, True)
+    return AttentionTiling(warps, 2, 64 if width <= TALL[4] // 2 else 32, True)
 
 
 def gradient_tiling(shapes: Shapes, warps: int) -> AttentionTiling:
-    narrow = max(shapes.width, shapes.value_width) <= NARROW
+    width = max(shapes.width, shapes.value_width)
+    narrow = width <= NARROW
     if shapes.depth.bytes == WORD:
-        return AttentionTiling(warps, 1, 32 if narrow else 16, narrow)
+        return AttentionTiling(warps if width < WIDE else max(warps // 2, 1), 1, 32 if narrow else 16, True)
     return AttentionTiling(warps, 1, 64 if narrow else 32, False)
 
 

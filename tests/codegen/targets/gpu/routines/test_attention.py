@@ -104,7 +104,7 @@ def test_derivatives(dtype: str, causal: bool, scale: float, width: int) -> None
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_tall_tiles_and_rows_in_memory(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """What large attentions get."""
-    monkeypatch.setattr(attention, "FEW", 1)
+    monkeypatch.setattr(attention, "FEW", {2: 1, 4: 1})
     monkeypatch.setattr(attention, "gradient_tiling", lambda *_: attention.AttentionTiling(1, 1, 16, True))
     with lg.default_device("simulator:0"):
         q, k, v, ct = narrow(dtype, (40, 8), (70, 8), (70, 16), (40, 16))
@@ -144,7 +144,7 @@ def test_without_matrix_units(device: str) -> None:
 def test_tiles_cover_all_rows() -> None:
     """And workgroups have the memory."""
     for type, width in itertools.product(("b16", "f32", "tf32"), (8, 64, 128, 256)):
-        for queries, count, tiles in ((1000, 4, 1), (1000, FEW, 2), (1, 1, 1)):
+        for queries, count, tiles in ((1000, 4, 1), (1000, FEW[2], 2), (1, 1, 1)):
             shapes = Shapes(type, count, queries, 77, width, 64, True, 0.1)
             found = tiling(shapes, 4)
             program = AttentionRows(shapes, *found)
