@@ -1,28 +1,29 @@
 """Sums of rows that belong to the same segment, in an order that only the number of rows fixes, without atomics.
 
 Rows are read in the order of their segments, some that follow each other, a chunk, by the same invocations, each of
-which has a few neighbouring columns. It writes the sums of segments that begin and end in the chunk. Of those that go
-beyond it a part is left: an entry for the segment with which the chunk begins, and one for that with which it ends.
-Entries are rows again, in the order of their segments, and are added up in the same way, until there is one chunk
-(after the segmented scans of Sengupta, Harris, Zhang and Owens, Scan primitives for GPU computing, 2007). What
-additions lose is carried along (`codegen.math.compensated`).
+which has a few neighbouring columns. It writes the sums of segments that begin and end in the chunk. Of the one that
+began before, its head, and of one that goes on beyond it, its tail, the chunk leaves a part. Where heads of several
+chunks, a block, are all of one segment, these are added up, and so are blocks of blocks. Then whoever has a tail adds
+what follows to it, by the largest blocks that there are. Few segments are longer than two chunks, for which little is
+to be done, and no chain is long for those that are. What additions lose is carried along (`codegen.math.compensated`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
-from loopgrad.codegen.math.compensated import added, merged, rounded
+from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
-from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
 from loopgrad.codegen.targets.gpu.support.support_kernels import Body
@@ -31,23 +32,26 @@ from loopgrad.graph.types import DTYPES, DType, int32, int64, sum_dtype
 CHUNKS: Final = (32, 16, 8)  # rows of one
 MUCH: Final = 1 << 18  # elements of as many rows as there are chunks, which keep a device busy
 AT_ONCE: Final = 8  # rows that are read before they are added up
-ENTRIES_AT_ONCE: Final = 16  # of which there are few, so that a device has registers for many
+BLOCK: Final = 4  # the logarithm of how many heads a block has
+
+
+def _side(width: int, itemsize: int) -> int:
+    """Columns of an invocation."""
+    return next(n for n in (VECTOR_BYTES // itemsize, 2, 1) if width % n == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentChunks:
     """Sums of `rows` rows of `width` elements, in chunks of `each`, by segments numbered below `count`.
 
-    Arrays: rows, the segments in their order, and which row is of each of these (both int32); or, of `entries`, their
-    sums, what these lost, and their marks (int32). The result. Where there are several chunks, the same three of two
-    entries for each of them. A mark is a segment's number, inverted where nothing was left."""
+    Arrays: rows, the segments in their order, and which row is of each of these (both int32); the result; of the
+    chunks' heads the sums, what these lost, and their segments (int32), -1 where there is none; and of their tails."""
 
     dtype: str
     rows: int
     width: int
     count: int
     each: int
-    entries: bool
 
     @property
     def chunks(self) -> int:
@@ -55,87 +59,228 @@ class SegmentChunks:
 
     @property
     def side(self) -> int:
-        """Columns of an invocation."""
-        most = VECTOR_BYTES // sum_dtype(DTYPES[self.dtype]).itemsize
-        return next(n for n in (most, 2, 1) if self.width % n == 0)
+        return _side(self.width, sum_dtype(DTYPES[self.dtype]).itemsize)
 
     @property
     def invocations(self) -> int:
         return self.chunks * (self.width // self.side)
 
     def emit(self, e: Emitter, tile: Val) -> None:
-        code = GroupCode(e)
-        number = code.plus(code.op("IMul", tile, code.group), code.wide(code.own))
-        e.when(code.test("ULessThan", number, self.invocations), lambda: _ChunkWalk(code, self, number).emit())
+        _each_invocation(e, tile, self.invocations, lambda code, number: _ChunkWalk(code, self, number).emit())
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBlocks:
+    """Of `count` blocks, from number `target` on, those of which all parts, from number `source` on, are of one
+    segment. Arrays: sums of float32 or float64, what these lost, segments."""
+
+    dtype: str
+    width: int
+    count: int
+    source: int
+    target: int
+
+    @property
+    def invocations(self) -> int:
+        return self.count * (self.width // _side(self.width, DTYPES[self.dtype].itemsize))
+
+    def emit(self, e: Emitter, tile: Val) -> None:
+        _each_invocation(e, tile, self.invocations, self._block)
+
+    def _block(self, code: GroupCode, number: Val) -> None:
+        sums = _Sums(code, self.dtype, self.width, number)
+        arrays, b = code.e.table.params, code.b
+        first = code.plus(code.times(sums.row, 1 << BLOCK), self.source)
+        target = code.plus(sums.row, self.target)
+        segment, last = (sums.segment(arrays[2], code.plus(first, k)) for k in (0, (1 << BLOCK) - 1))
+        whole = code.e.both(code.test("SGreaterThanEqual", segment, 0), b.inst("IEqual", "bool", segment, last))
+
+        def add() -> None:
+            parts = [sums.load(arrays, code.plus(first, k)) for k in range(1 << BLOCK)]
+            sums.store(arrays, target, balanced(sums.merged, parts))
+
+        code.e.when(whole, add)
+        sums.leave_segment(arrays[2], target, code.e.select(whole, segment, code.i32(-1)))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnds:
+    """Sums of the segments that go on beyond the chunk in which they begin. `counts`: of heads, of their blocks, of
+    blocks of these. Arrays: the result; of heads and blocks, one after the other, sums of float32 or float64, what
+    these lost, segments; the same of tails."""
+
+    dtype: str
+    width: int
+    counts: tuple[int, ...]
+
+    @property
+    def invocations(self) -> int:
+        return self.counts[0] * (self.width // _side(self.width, DTYPES[self.dtype].itemsize))
+
+    def emit(self, e: Emitter, tile: Val) -> None:
+        _each_invocation(e, tile, self.invocations, self._end)
+
+    def _end(self, code: GroupCode, number: Val) -> None:
+        sums, params = _Sums(code, self.dtype, self.width, number), code.e.table.params
+        segment = sums.segment(params[6], sums.row)
+        walk = partial(self._walk, code, sums, segment, params)
+        code.e.when(code.test("SGreaterThanEqual", segment, 0), walk)
+
+    def _walk(self, code: GroupCode, sums: _Sums, segment: Val, params: Sequence[Val]) -> None:
+        b, (result, heads, tails) = code.b, (params[0], params[1:4], params[4:])
+        place, found, length = (b.local("i32") for _ in range(3))
+        totals = [(b.local(sums.type), b.local(sums.type)) for _ in range(sums.side)]
+
+        def get() -> Part:
+            return [(b.get(x, sums.type), b.get(y, sums.type)) for x, y in totals]
+
+        def set(part: Part) -> None:
+            for variables, values in zip(totals, part, strict=True):
+                for variable, value in zip(variables, values, strict=True):
+                    b.set(variable, value)
+
+        def look() -> None:
+            entry, step = self._next(code, sums, segment, heads[2], b.get(place, "i32"))
+            b.set(found, entry)
+            b.set(length, step)
+
+        def more() -> Val:
+            return code.test("SGreaterThanEqual", b.get(found, "i32"), 0)
+
+        def go_on() -> None:
+            set(sums.merged(get(), sums.load(heads, b.get(found, "i32"))))
+            b.set(place, b.inst("IAdd", "i32", b.get(place, "i32"), b.get(length, "i32")))
+            look()
+
+        set(sums.load(tails, sums.row))
+        b.set(place, code.plus(sums.row, 1))
+        look()
+        emit_loop(code.e, more, go_on)
+        sums.write(result, segment, get())
+
+    def _next(self, code: GroupCode, sums: _Sums, segment: Val, segments: Val, place: Val) -> tuple[Val, Val]:
+        """The largest block of the segment that begins at this head, -1 where it is of another; and its heads."""
+        entry, step, first = code.i32(-1), code.i32(0), 0
+        for level, count in enumerate(self.counts):
+            shift = BLOCK * level
+            number = code.op("ShiftRightLogical", place, shift) if level else place
+            begins = code.test("ULessThan", number, count)
+            if level:
+                low = code.op("BitwiseAnd", place, (1 << shift) - 1)
+                begins = code.e.both(begins, code.test("IEqual", low, 0))
+            number = code.plus(code.e.select(begins, number, code.i32(0)), first)
+            same = code.b.inst("IEqual", "bool", sums.segment(segments, number), segment)
+            same = code.e.both(begins, same)
+            entry, step = code.e.select(same, number, entry), code.e.select(same, code.i32(1 << shift), step)
+            first += count
+        return entry, step
+
+
+def _each_invocation(e: Emitter, tile: Val, count: int, body: Callable[[GroupCode, Val], None]) -> None:
+    """body(code, the invocation's number) for the first `count`."""
+    code = GroupCode(e)
+    number = code.plus(code.op("IMul", tile, code.group), code.wide(code.own))
+    e.when(code.test("ULessThan", number, count), lambda: body(code, number))
+
+
+Part = list[tuple[Val, Val]]
+"""Sums of neighbouring columns, each with what it lost."""
+
+
+class _Sums:
+    """Sums of rows in memory, of which the invocation of this number has some columns of row `row` (i32)."""
+
+    def __init__(self, code: GroupCode, dtype: str, width: int, number: Val) -> None:
+        self.code, self.b, self.width = code, code.b, width
+        self.type = register_type(DTYPES[dtype])
+        self.side, self.ops = _side(width, SIZE[self.type]), ScalarOps(code.e)
+        row, column = code.divided(number, width // self.side)
+        self.row, self.column = code.e.resize(row, "i32"), code.times(column, self.side)
+
+    def place(self, array: Val, row: Val) -> Val:
+        element = self.code.plus(self.code.op("IMul", self.code.wide(row), self.width), self.column)
+        return self.code.e.at(array, element, SIZE[self.type])
+
+    def load(self, arrays: Sequence[Val], row: Val) -> Part:
+        return list(zip(*[self._values(self.place(array, row)) for array in arrays[:2]], strict=True))
+
+    def _values(self, place: Val) -> list[Val]:
+        if self.side > 1:
+            return self.b.load_vector(place, self.type, self.side)
+        return [self.b.load(place, self.type)]
+
+    def store(self, arrays: Sequence[Val], row: Val, part: Part) -> None:
+        for array, values in zip(arrays, zip(*part, strict=True), strict=False):
+            self._put(array, row, values)
+
+    def _put(self, array: Val, row: Val, values: Sequence[Val]) -> None:
+        if self.side > 1:
+            self.b.store_vector(self.place(array, row), values)
+        else:
+            self.b.store(self.place(array, row), values[0])
+
+    def write(self, result: Val, segment: Val, part: Part) -> None:
+        self._put(result, segment, [rounded(self.ops, total, rest) for total, rest in part])
+
+    def merged(self, x: Part, y: Part) -> Part:
+        return [merged(self.ops, *one, *other) for one, other in zip(x, y, strict=True)]
+
+    def segment(self, array: Val, row: Val) -> Val:
+        return self.b.load(self.code.at(array, row, 4), "i32")
+
+    def leave_segment(self, array: Val, row: Val, segment: Val) -> None:
+        first = self.code.test("IEqual", self.column, 0)
+        self.code.e.when(first, lambda: self.b.store(self.code.at(array, row, 4), segment))
 
 
 class _Row(NamedTuple):
-    """`segment`: its number (i32); `counts`: whether it is added; `sums`, and of entries the `rests` of these."""
+    """`segment`: its number (i32); `counts`: whether it is added; its elements."""
 
     segment: Val
     counts: Val
-    sums: list[Val]
-    rests: list[Val]
+    elements: list[Val]
 
 
 class _ChunkWalk:
     """One invocation's columns of a chunk. Of the segment that it is in: `opened`: it began before the chunk; `some`:
-    rows of it were added. `carried`: something was left of the segment with which the chunk begins."""
+    rows of it were added. `headed`: something was left of the segment with which the chunk begins."""
 
     def __init__(self, code: GroupCode, program: SegmentChunks, number: Val) -> None:
         self.code, self.e, self.b, self.p = code, code.e, code.b, program
-        self.ops, self.dtype = ScalarOps(code.e), DTYPES[program.dtype]
-        self.wide = register_type(sum_dtype(self.dtype))
-        chunk, column = code.divided(number, program.width // program.side)
-        self.chunk, self.column = code.e.resize(chunk, "i32"), code.times(column, program.side)
-        self.first = code.times(self.chunk, program.each)
+        self.dtype = DTYPES[program.dtype]
+        self.sums = _Sums(code, sum_dtype(self.dtype).name, program.width, number)
+        self.first = code.times(self.sums.row, program.each)
         params = code.e.table.params
-        self.source, self.result, self.left = params[:3], params[3], params[4:]
+        self.source, self.result, self.heads, self.tails = params[:3], params[3], params[4:7], params[7:]
         self.segment = self.b.local("i32")
-        self.opened, self.some, self.carried = [self.b.local("bool") for _ in range(3)]
-        self.sums, self.rests = [[self.b.local(self.wide) for _ in range(program.side)] for _ in range(2)]
+        self.opened, self.some, self.headed = [self.b.local("bool") for _ in range(3)]
+        type = self.sums.type
+        self.totals = [(self.b.local(type), self.b.local(type)) for _ in range(program.side)]
 
     def emit(self) -> None:
         p, b, code = self.p, self.b, self.code
         begin = self._segment(self.first)
-        self._begin(begin, self._neighbour(code.plus(self.first, -1), code.test("UGreaterThan", self.chunk, 0), begin))
-        b.set(self.carried, self._false())
-        at_once = ENTRIES_AT_ONCE if p.entries else AT_ONCE
-        counted(self.e, code.i32(p.each // at_once), lambda n: self._add_some(code.times(n, at_once), at_once))
-        if not self.left:
-            self._close()
-            return
+        started = code.test("UGreaterThan", self.sums.row, 0)
+        self._begin(begin, self._neighbour(code.plus(self.first, -1), started, begin))
+        b.set(self.headed, self._false())
+        counted(self.e, code.i32(p.each // AT_ONCE), lambda n: self._add_some(code.times(n, AT_ONCE)))
         after = code.plus(self.first, p.each)
         end, opened = b.get(self.segment, "i32"), b.get(self.opened, "bool")
         goes_on = self._neighbour(after, code.test("ULessThan", after, p.rows), end)
         stays = self.e.both(b.get(self.some, "bool"), b.inst("LogicalNot", "bool", opened))
-        ends = self.e.both(stays, goes_on)
-        self.e.one_of(ends, partial(self._leave, 1), self._close)
-        self.e.when(code.test("IEqual", self.column, 0), partial(self._mark, begin, end, ends))
+        tailed = self.e.both(stays, goes_on)
+        self.e.one_of(tailed, lambda: self.sums.store(self.tails, self.sums.row, self._part()), self._close)
+        for array, there, segment in ((self.heads[2], b.get(self.headed, "bool"), begin), (self.tails[2], tailed, end)):
+            self.sums.leave_segment(array, self.sums.row, self.e.select(there, segment, code.i32(-1)))
 
     def _false(self) -> Val:
         return self.b.const("bool", False)
 
     # rows
 
-    def _place(self, number: Val) -> Val:
-        """Where the row that comes at this place lies (i64)."""
-        if self.p.entries:
-            return self.code.wide(number)
-        return self.code.wide(self.b.load(self.code.at(self.source[2], number, 4), "i32", invariant=True))
-
-    def _marked(self, number: Val) -> tuple[Val, Val]:
-        """The segment of the row that comes at this place, and whether anything is to be added to it."""
-        code, b = self.code, self.b
-        array = self.source[2 if self.p.entries else 1]
-        found = b.load(code.at(array, number, 4), "i32", invariant=True)
-        if not self.p.entries:
-            return found, code.test("ULessThan", found, self.p.count)
-        segment = code.op("BitwiseXor", found, code.op("ShiftRightArithmetic", found, 31))
-        return segment, code.test("SGreaterThanEqual", found, 0)
-
     def _segment(self, number: Val) -> Val:
-        return self._marked(number)[0]
+        """Of the row that comes at this place."""
+        return self.b.load(self.code.at(self.source[1], number, 4), "i32", invariant=True)
 
     def _neighbour(self, number: Val, exists: Val, segment: Val) -> Val:
         """Whether the row at this place, if there is one, is of the segment too."""
@@ -147,21 +292,20 @@ class _ChunkWalk:
         code, p = self.code, self.p
         inside = code.test("ULessThan", number, p.rows)
         number = self.e.select(inside, number, code.i32(p.rows - 1))
-        segment, counts = self._marked(number)
-        element = code.plus(code.op("IMul", self._place(number), p.width), self.column)
-        sums, *rests = [self._elements(array, element) for array in self.source[: 2 if p.entries else 1]]
-        return _Row(segment, self.e.both(inside, counts), sums, rests[0] if rests else [])
+        segment = self._segment(number)
+        counts = self.e.both(inside, code.test("ULessThan", segment, p.count))
+        place = code.wide(self.b.load(code.at(self.source[2], number, 4), "i32", invariant=True))
+        return _Row(segment, counts, self._elements(code.plus(code.op("IMul", place, p.width), self.sums.column)))
 
-    def _elements(self, array: Val, element: Val) -> list[Val]:
-        p, b = self.p, self.b
-        stored = memory_type(self.dtype)
+    def _elements(self, element: Val) -> list[Val]:
+        p, b, stored = self.p, self.b, memory_type(self.dtype)
         size = SIZE[stored]
-        address = self.e.at(array, element, size)
-        if p.side * size >= 4 and p.side > 1:
+        address = self.e.at(self.source[0], element, size)
+        if p.side * size >= WORD and p.side > 1:
             found = b.load_vector(address, stored, p.side, invariant=True)
         else:
             found = [b.load(self.e.offset(address, k * size), stored, invariant=True) for k in range(p.side)]
-        return [self.ops.widened(from_memory(self.e, x, self.dtype), self.dtype) for x in found]
+        return [self.sums.ops.widened(from_memory(self.e, x, self.dtype), self.dtype) for x in found]
 
     # sums
 
@@ -170,11 +314,16 @@ class _ChunkWalk:
         b.set(self.segment, segment)
         b.set(self.opened, opened)
         b.set(self.some, self._false())
-        for variable in (*self.sums, *self.rests):
-            b.set(variable, b.const(self.wide, 0.0))
+        for variables in self.totals:
+            for variable in variables:
+                b.set(variable, b.const(self.sums.type, 0.0))
 
-    def _add_some(self, first: Val, count: int) -> None:
-        rows = [self._row(self.code.plus(self.code.plus(self.first, first), k)) for k in range(count)]
+    def _part(self) -> Part:
+        type = self.sums.type
+        return [(self.b.get(total, type), self.b.get(rest, type)) for total, rest in self.totals]
+
+    def _add_some(self, first: Val) -> None:
+        rows = [self._row(self.code.plus(self.code.plus(self.first, first), k)) for k in range(AT_ONCE)]
         for row in rows:
             self._add(row)
 
@@ -187,59 +336,24 @@ class _ChunkWalk:
 
         e.when(b.inst("INotEqual", "bool", row.segment, b.get(self.segment, "i32")), next_segment)
         b.set(self.some, e.either(b.get(self.some, "bool"), row.counts))
-        nothing = b.const(self.wide, 0.0)
-        for k, (sum, rest) in enumerate(zip(self.sums, self.rests, strict=True)):
-            term = e.select(row.counts, row.sums[k], nothing)
-            total, lost = b.get(sum, self.wide), b.get(rest, self.wide)
-            if row.rests:
-                total, lost = merged(self.ops, total, lost, term, e.select(row.counts, row.rests[k], nothing))
-            else:
-                total, lost = added(self.ops, total, lost, term)
-            b.set(sum, total)
-            b.set(rest, lost)
-
-    # what becomes of them
+        nothing = b.const(self.sums.type, 0.0)
+        for variables, part, x in zip(self.totals, self._part(), row.elements, strict=True):
+            sums = added(self.sums.ops, *part, e.select(row.counts, x, nothing))
+            for variable, value in zip(variables, sums, strict=True):
+                b.set(variable, value)
 
     def _close(self) -> None:
         """The segment ends here: its sum, if there is one, is written, or left where the segment began before."""
 
         def leave() -> None:
-            self._leave(0)
-            self.b.set(self.carried, self.b.const("bool", True))
+            self.sums.store(self.heads, self.sums.row, self._part())
+            self.b.set(self.headed, self.b.const("bool", True))
 
-        def close() -> None:
-            if self.left:
-                self.e.one_of(self.b.get(self.opened, "bool"), leave, self._write)
-            else:
-                self._write()
+        def write() -> None:
+            self.sums.write(self.result, self.b.get(self.segment, "i32"), self._part())
 
-        self.e.when(self.b.get(self.some, "bool"), close)
-
-    def _write(self) -> None:
-        pairs = zip(self.sums, self.rests, strict=True)
-        found = [rounded(self.ops, self.b.get(x, self.wide), self.b.get(y, self.wide)) for x, y in pairs]
-        self._store(self.result, self.b.get(self.segment, "i32"), found)
-
-    def _leave(self, number: int) -> None:
-        """As the chunk's first or second entry."""
-        entry = self.code.plus(self.code.times(self.chunk, 2), number)
-        for array, variables in zip(self.left, (self.sums, self.rests), strict=False):
-            self._store(array, entry, [self.b.get(v, self.wide) for v in variables])
-
-    def _store(self, array: Val, row: Val, values: Sequence[Val]) -> None:
-        element = self.code.plus(self.code.op("IMul", self.code.wide(row), self.p.width), self.column)
-        address = self.e.at(array, element, SIZE[self.wide])
-        if len(values) > 1:
-            self.b.store_vector(address, values)
-        else:
-            self.b.store(address, values[0])
-
-    def _mark(self, begin: Val, end: Val, ends: Val) -> None:
-        code, b = self.code, self.b
-        for number, segment, counts in ((0, begin, b.get(self.carried, "bool")), (1, end, ends)):
-            mark = self.e.select(counts, segment, b.inst("Not", "i32", segment))
-            entry = code.plus(code.times(self.chunk, 2), number)
-            b.store(code.at(self.left[2], entry, 4), mark)
+        some, opened = self.b.get(self.some, "bool"), self.b.get(self.opened, "bool")
+        self.e.when(some, lambda: self.e.one_of(opened, leave, write))
 
 
 def _zeros(dtype: DType, size: int) -> Kernel:
@@ -259,19 +373,30 @@ def _make(routine: Routine) -> None:
     wide, shape, rank = result.type.dtype, result.type.shape, routine.attrs["rank"]
     assert isinstance(rank, int)
     count, width = prod(shape[:rank]), prod(shape[rank:])
+    rows = segments.type.size
     routine.by_lanes(_zeros(wide, count * width), count * width, result)
-    source: Sequence[Array] = routine.inputs
-    each = _chunk(values.type.size)
-    program = SegmentChunks(values.type.dtype.name, segments.type.size, width, count, each, entries=False)
-    while True:
-        left = 2 * program.chunks if program.chunks > 1 else 0
-        sizes = ((left * width, wide), (left * width, wide), (left, int32))
-        entries = [routine.scratch(size, dtype) for size, dtype in sizes]
-        tiles = -(-program.invocations // routine.group)
-        routine.by_groups("segment_sums", program, tiles, *source, result, *(entries if left else ()))
-        if not left:
-            return
-        source, program = entries, SegmentChunks(wide.name, left, width, count, CHUNKS[0], entries=True)
+    chunks = SegmentChunks(values.type.dtype.name, rows, width, count, _chunk(rows * width))
+    counts = [chunks.chunks]
+    while counts[-1] >= 2 << BLOCK:
+        counts.append(counts[-1] >> BLOCK)
+    heads, tails = (_parts(routine, number, width, wide) for number in (sum(counts), counts[0]))
+
+    def launch(program: SegmentChunks | SegmentBlocks | SegmentEnds, *arrays: Array) -> None:
+        routine.by_groups("segment_sums", program, -(-program.invocations // routine.group), *arrays)
+
+    launch(chunks, *routine.inputs, result, *heads, *tails)
+    for level, number in enumerate(counts[1:], 1):
+        source, target = sum(counts[: level - 1]), sum(counts[:level])
+        launch(SegmentBlocks(wide.name, width, number, source, target), *heads)
+    if chunks.chunks > 1:
+        launch(SegmentEnds(wide.name, width, tuple(counts)), result, *heads, *tails)
+
+
+def _parts(routine: Routine, count: int, width: int, dtype: DType) -> list[Array]:
+    """Room for so many rows of sums, what these lost, and their segments."""
+    return [
+        routine.scratch(size, kind) for size, kind in ((count * width, dtype), (count * width, dtype), (count, int32))
+    ]
 
 
 PROVIDER: Final = Provider("sums of sorted rows", lambda _: "", _make)

@@ -29,9 +29,9 @@ def summed(values, segments, rows, shape, dtype=float32):
 SEGMENTS = {
     "few": RNG.integers(0, 3, 300),
     "many": RNG.integers(0, COUNT, 300),
-    "one": np.full(1000, 7),
+    "one": np.full(20000, 7),
     "beyond": RNG.integers(20, 2 * COUNT, 100),
-    "long and short": np.concatenate([np.full(200, 3), RNG.integers(0, COUNT, 50), np.full(70, 39)]),
+    "long and short": np.concatenate([np.full(5000, 3), RNG.integers(0, COUNT, 50), np.full(70, 39)]),
     "a chunk each": np.repeat(np.arange(COUNT), 8),
     "single": np.array([5]),
 }
