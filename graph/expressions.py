@@ -183,9 +183,9 @@ def made_of(
 class Places:
     """Where an expression has its parts, once `gathered` has listed them: first the value, then for one value after
     the other its operands and the numbers that its attributes leave open. `inner` takes the values on the way and
-    `leaves` the leaves, both as often as the expression has them."""
+    `leaves` the leaves, both as often as the expression has them; `inner_places` and `leaf_places` are where."""
 
-    __slots__ = ("_attributes", "_children", "_open", "_order", "inner", "leaves")
+    __slots__ = ("_attributes", "_children", "_open", "_order", "inner", "inner_places", "leaf_places", "leaves")
 
     def __init__(self, expression: Expression) -> None:
         parts: list[Any] = [expression]
@@ -199,8 +199,14 @@ class Places:
                 self._children[i] = range(len(parts), len(parts) + len(part.operands)), part.open
                 parts += (*part.operands, *[None] * part.open)
         self._open = frozenset([i for i, part in enumerate(parts) if part is None])
-        self.inner = taker(self._order[1:])
-        self.leaves = taker([i for i, part in enumerate(parts) if isinstance(part, Expression) and not part.op])
+        self.inner_places = self._order[1:]
+        self.leaf_places = [i for i, part in enumerate(parts) if isinstance(part, Expression) and not part.op]
+        self.inner, self.leaves = taker(self.inner_places), taker(self.leaf_places)
+
+    @property
+    def steps(self) -> list[tuple[int, range, int]]:
+        """The place of each value, those of its operands, and how many numbers follow these, in order."""
+        return [(i, *self._children[i]) for i in self._order]
 
     def gathered(self, value: Noted) -> list[Any] | None:
         """The parts of a value with this expression; None where the elements of one on the way are known."""
@@ -212,7 +218,7 @@ class Places:
             note = v.note
             parts += note[1]
             if self._attributes and note[2] is not NO_ATTRS:
-                parts += _open_numbers(v)
+                parts += open_numbers(v)
         return parts if len(value.note) == NODE else None
 
     def met(self, parts: Sequence[Any]) -> tuple[list[int], list[int], list[int]]:
@@ -247,7 +253,8 @@ class Places:
         return [ONCE + 2 * (inner.count(v) - 1) + reads.count(v) - 1 for v in inner]
 
 
-def _open_numbers(value: Noted) -> list[float | int]:
+def open_numbers(value: Noted) -> list[float | int]:
+    """The numbers that an expression leaves open in the attributes of a value."""
     op, operands, attrs = value.note[:3]
     if op == "const":
         number = open_number(attrs)

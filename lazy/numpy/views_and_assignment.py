@@ -24,7 +24,7 @@ from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.numpy.at_updates import update, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
-from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, passing, wrap
 from loopgrad.lazy.tensor.operands import positions
 from loopgrad.lazy.tensor.repeated_calls import Calls
 from loopgrad.lazy.tensor.storage import as_array, is_number, viewed, whole, write, written_to
@@ -56,7 +56,13 @@ class Subscript(WritableStep):
         return read(base, self.plan)
 
     def back(self, base: Value, new: Value) -> Value:
-        return updated("set", base, self.plan, new)
+        if self.key is None or AMBIENT.plain is None:
+            return updated("set", base, self.plan, new)
+        written: Tensor = _WRITES.result(self._written, (passing(base), self.key, passing(new)), _NO_OPTIONS)
+        return written._value
+
+    def _written(self, base: Tensor, _: Any, new: Tensor) -> Tensor:
+        return wrap(updated("set", base._value, self.plan, new._value))
 
     def layout(self, base: Layout) -> Layout:
         """Axes that the subscript takes away or adds have extent 1 here or there, so their strides don't matter."""
@@ -96,6 +102,7 @@ def _ends(span: tuple[int, int | None, int]) -> tuple[int, int]:
 
 
 _SUBSCRIPTS: Final = Calls(views=True)
+_WRITES: Final = Calls()
 _NO_OPTIONS: Final[dict[str, Any]] = {}
 
 

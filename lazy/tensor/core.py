@@ -175,6 +175,15 @@ def held(value: Noted, weak: bool) -> Tensor:
     return tensor
 
 
+def passing(value: Value) -> Tensor:
+    """A tensor that is only handed on: nobody takes it for a holder of its value."""
+    tensor: Tensor = _new(_concrete)
+    tensor._value = value
+    tensor._weak = False
+    tensor._history = tensor._view = None
+    return tensor
+
+
 def note_holder(tensor: TensorCore, value: Value) -> None:
     """The tensor has a value of the top level that a node gives."""
     live, reference = AMBIENT.references, weakref.ref(tensor)

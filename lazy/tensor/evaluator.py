@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from loopgrad.graph.nodes import Leaf, Value
@@ -45,6 +45,9 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
+
+if TYPE_CHECKING:
+    from loopgrad.runtime.executable import DirectProgram, Executable
 
 Wanted = dict[int, tuple[TensorCore, Value]]
 """Tensors by identity, each with the value that it referred to when it was looked at."""
@@ -139,6 +142,28 @@ class Evaluator:
         for v in more:
             owners.pop(v, None)
         mine.release()
+
+    def run_line(
+        self, t: TensorCore, value: Value, program: Executable | DirectProgram, inputs: Sequence[Buffer],
+        expression: Any,
+    ) -> Buffer | None:  # fmt: skip
+        """The elements of a tensor whose value nobody else reads, the only output of a program, which become its leaf,
+        with that expression; None where somebody else is to be waited for."""
+        mine, owners = _own.lock, self._owners
+        if not mine.acquire(False):
+            return None
+        if owners.setdefault(value, mine) is not mine:
+            mine.release()
+            return None
+        try:
+            if t._value is not value:
+                return None
+            (buffer,) = program.run(inputs)
+            _settle_one(t, value, computed_leaf(buffer, expression))
+            return buffer
+        finally:
+            owners.pop(value, None)
+            mine.release()
 
     def settle_line(
         self, t: TensorCore, value: Value, along: Sequence[tuple[TensorCore, Value]], buffers: Sequence[Buffer],

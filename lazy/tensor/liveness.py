@@ -44,6 +44,10 @@ Held = tuple[TensorCore, Value]
 """A tensor and the value that it referred to: another thread may give it elements meanwhile."""
 
 
+Kept = tuple[int, ...]
+"""Which values on the way tensors hold, by their positions in the program in ascending order."""
+
+
 class Needed(NamedTuple):
     """`along`: tensors computed on the way. `read`: values on the way that unevaluated tensors read.
     `generation`: evaluations in a row that started from noted values. `waiting`: tensors that read such
@@ -123,6 +127,33 @@ def holder_of(value: Value, references: int | None = None) -> TensorCore | None:
         return None
     own = 1 if t._view is None or not t._view.refers_to(value) else 2
     return t if references in (None, own) else None
+
+
+def without_memory(t: TensorCore, inner: Sequence[Noted], counts: list[int]) -> list[int]:
+    """The counts of references to values on the way without that of the memory of which the tensor is a view, where
+    nobody holds all of it: `np.outer(x, y)` is its product in another shape."""
+    root = None if t._view is None else t._view.root_value
+    if root is None or holder_of(root) is not None:
+        return counts
+    return [n - (v is root) for v, n in zip(inner, counts, strict=True)]
+
+
+def holders(
+    inner: Sequence[Noted], counts: Sequence[int], alone: Sequence[int], positions: Sequence[int]
+) -> tuple[Kept, list[Held]] | None:
+    """The tensors that hold values on the way and become leaves, too, in the order of the program, and where these
+    values are in it; None where something else refers to such values than what they were expected `alone` for, and one
+    tensor at most."""
+    found: dict[int, Held] = {}
+    for v, seen, expected, position in zip(inner, counts, alone, positions):  # noqa: B905  # half the time
+        if seen != expected:
+            t = holder_of(v, seen - expected)
+            if t is None:
+                return None
+            if v.note[0] not in NOT_KEPT:
+                found[position] = t, v
+    kept = tuple(sorted(found))
+    return kept, [found[position] for position in kept]
 
 
 def in_order(held: list[Held], walk: Walk) -> list[Held]:

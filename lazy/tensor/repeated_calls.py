@@ -190,7 +190,7 @@ def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Va
             words.append(cls)
             if not _add_words((x.start, x.stop, x.step), tensors, operands, words):
                 return False
-        elif x is Ellipsis:
+        elif x is Ellipsis or x is slice:
             words.append(x)
         else:
             return False

@@ -20,7 +20,7 @@ Circle: `lazy/tensor/evaluation.py` asks here first, and computes those vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from sys import getrefcount
@@ -39,7 +39,8 @@ from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
-from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, held_tensors, holder_of
+from loopgrad.lazy.tensor.line_code import LineCode, line_code
+from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, Kept, held_tensors, holder_of, holders, without_memory
 from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer
@@ -56,11 +57,8 @@ MOST_LINES: Final = 4096
 MOST_KEPT: Final = 64
 MOST_SETTINGS: Final = 16
 MOST_WHOLE: Final = 1 << 20  # bytes of a vector that is computed for one element
+OFTEN: Final = 16  # times that a line comes before it gets code of its own
 MOST_ALIKE: Final = 8  # lines of one expression, which differ in which leaves are the same
-
-
-Kept = tuple[int, ...]
-"""Which values on the way tensors hold, by their positions in the program in ascending order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +82,7 @@ class Tree:
     often as the expression has it, so many are `distinct`, and `firsts` takes for each the place where it is read
     first. `inputs` takes the program's among the leaves, `numbers` the program's among all parts. For each of the
     values on the way, `counts` has the references of the line itself, and `positions` where it is in the program.
+    `code` makes code for it (`lazy.tensor.line_code`), once it has come as it is so many `times`.
     """
 
     lines: Lines
@@ -94,18 +93,22 @@ class Tree:
     numbers: Taken
     counts: list[int]
     positions: list[int]
+    code: Callable[[], LineCode]
+    times: int = 0
 
 
 class Trees:
-    """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes."""
+    """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes.
+    `_often`: one that came often, and its code."""
 
-    __slots__ = ("_each", "_expression", "_places", "_result")
+    __slots__ = ("_each", "_expression", "_often", "_places", "_result")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
         self._each: tuple[Tree, ...] = ()
         self._places = places_of(expression)
         self._result = leaf_expression(expression.type)
+        self._often: tuple[Tree, LineCode] | None = None
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
         """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
@@ -113,6 +116,8 @@ class Trees:
         if IN_A_ROW.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
             return buffer
         if self._places and (buffer := _element(t, value, self._places, self._result)) is not None:
+            return buffer
+        if self._often is not None and (buffer := self._by_code(t, value, *self._often)) is not None:
             return buffer
         places = expression.places
         parts = places.gathered(value)
@@ -134,15 +139,31 @@ class Trees:
             return None
         line: Line | None = tree.line
         along: Sequence[Held] = ()
-        if counts != tree.counts and (counts := _without_memory(t, inner, counts)) != tree.counts:
-            held = _holders(inner, counts, tree.counts, tree.positions)
+        if counts != tree.counts and (counts := without_memory(t, inner, counts)) != tree.counts:
+            held = holders(inner, counts, tree.counts, tree.positions)
             if held is None:
                 return None
             kept, along = held
             line = tree.line.keeping.get(kept) if kept else line
+        elif t._view is None:
+            tree.times += 1
+            if tree.times == OFTEN:
+                self._often = tree, tree.code()
         if line is None or line.versions() is None:  # not learned yet, or forgotten
             return None
         return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, self._result)
+
+    def _by_code(self, t: TensorCore, value: Noted, tree: Tree, code: LineCode) -> Buffer | None:
+        """The same of a line that came often, as it was; None where anything isn't."""
+        lines = tree.lines
+        if lines.config is not current():
+            return None
+        found = code(value, lines.device.name)
+        ready = None if found is None else _ready(tree.line, found[1], lines)
+        if found is None or ready is None:
+            return None
+        program, extra = ready
+        return EVALUATOR.run_line(t, value, program, [*found[0], *extra] if extra else found[0], self._result)
 
     def add(self, value: Noted, line: Line, lines: Lines) -> None:
         """From now on the line is found by the value's expression."""
@@ -157,15 +178,19 @@ class Trees:
         first: dict[Value, int] = {}
         firsts = [first.setdefault(v, i) for i, v in enumerate(inner + leaves)]
         position = {parts[place]: i for place, i in zip(met_inner, line.positions, strict=True)}
+        inputs = [leaves.index(parts[met_leaves[i]]) for i in line.inputs]
+        numbers, counts = [met_numbers[i] for i in line.numbers], places.counts(parts)
+        given = [places.leaf_places[i] for i in inputs]
         tree = Tree(
             lines,
             line,
             len(first),
             taker(firsts),
-            taker([leaves.index(parts[met_leaves[i]]) for i in line.inputs]),
-            taker([met_numbers[i] for i in line.numbers]),
-            places.counts(parts),
+            taker(inputs),
+            taker(numbers),
+            counts,
             [position[v] for v in inner],
+            lambda: line_code(places, firsts, counts, given, numbers),
         )
         self._each = (tree, *self._each)[:MOST_ALIKE]
 
@@ -309,7 +334,7 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
         expression.known.add(value, line, lines)
     along: list[Held] = []
     seen = [*map(getrefcount, found[3])]
-    if seen != line.counts and (seen := _without_memory(t, found[3], seen)) != line.counts:
+    if seen != line.counts and (seen := without_memory(t, found[3], seen)) != line.counts:
         held = _held_on_the_way(found[3], line, seen)
         if held is None:
             return None
@@ -354,31 +379,6 @@ def _whole(vector: Value) -> TensorLeaf | None:
         buffer_of(holder)
         leaf = known_leaf(vector)
     return leaf
-
-
-def _without_memory(t: TensorCore, inner: Sequence[Noted], counts: list[int]) -> list[int]:
-    """The counts of references to values on the way without that of the memory of which the tensor is a view, where
-    nobody holds all of it: `np.outer(x, y)` is its product in another shape."""
-    root = None if t._view is None else t._view.root_value
-    if root is None or holder_of(root) is not None:
-        return counts
-    return [n - (v is root) for v, n in zip(inner, counts, strict=True)]
-
-
-def _holders(
-    inner: Sequence[Noted], counts: Sequence[int], alone: Sequence[int], positions: Sequence[int]
-) -> tuple[Kept, list[Held]] | None:
-    """As `_held_on_the_way`, of values on the way each of which one tensor holds at most: however many wait."""
-    found: dict[int, Held] = {}
-    for v, seen, expected, position in zip(inner, counts, alone, positions):  # noqa: B905  # half the time
-        if seen != expected:
-            t = holder_of(v, seen - expected)
-            if t is None:
-                return None
-            if v.note[0] not in NOT_KEPT:
-                found[position] = t, v
-    kept = tuple(sorted(found))
-    return kept, [found[position] for position in kept]
 
 
 def _elements(
@@ -437,7 +437,7 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
 def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[Kept, list[Held]] | None:
     """The tensors that hold values on the way and become leaves, too, in the order of the program, and where these
     values are in it; None where something else refers to such values, of which `seen` references were counted."""
-    if (alone := _holders(inner, seen, line.counts, line.positions)) is not None:
+    if (alone := holders(inner, seen, line.counts, line.positions)) is not None:
         return alone
     places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
     held = [(t, v, places[v]) for t, v in held_tensors() if type(v) is Noted and v in places]
@@ -452,22 +452,25 @@ def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[K
 
 
 def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
-    versions = line.versions()
-    if versions is None:
+    ready, device = _ready(line, constants, lines), lines.device
+    if ready is None:
         return None
-    device = lines.device
-    program: Executable | DirectProgram | None = versions.exact.get(constants)
-    extra: Sequence[Buffer] = ()
-    if program is not None:
-        versions.used = True
-    else:
-        ready = SESSION.ready(versions, constants, line.nodes, device, lines.config.options)
-        if ready is None:
-            return None
-        program, extra = ready
+    program, extra = ready
     name = device.name
     inputs = [b if (b := leaf.buffer).device == name else placed(leaf, device) for leaf in leaves]
     return program.run([*inputs, *extra] if extra else inputs)
+
+
+def _ready(line: Line, constants: Numbers, lines: Lines) -> tuple[Executable | DirectProgram, Sequence[Buffer]] | None:
+    """The program of a line with these numbers, and the inputs that it takes at the end."""
+    versions = line.versions()
+    if versions is None:
+        return None
+    program = versions.exact.get(constants)
+    if program is not None:
+        versions.used = True
+        return program, ()
+    return SESSION.ready(versions, constants, line.nodes, lines.device, lines.config.options)
 
 
 def _unread() -> int:

@@ -20,6 +20,12 @@ from loopgrad.runtime.cpu.direct import Planner
 from loopgrad.runtime.session import SESSION
 
 
+@pytest.fixture(autouse=True)
+def soon_by_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines get code of their own when they come for the second time as they were."""
+    monkeypatch.setattr(repeated_lines, "OFTEN", 2)
+
+
 class Given(NamedTuple):
     """lg or NumPy, two arrays of six floats, and a number that is another one each time."""
 
@@ -303,8 +309,8 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
     monkeypatch: pytest.MonkeyPatch, usual: list[Any]
 ) -> None:
     ran: list[Any] = []
-    run = repeated_lines._run
-    monkeypatch.setattr(repeated_lines, "_run", lambda *asked: ran.append(asked) or run(*asked))
+    run = repeated_lines._ready
+    monkeypatch.setattr(repeated_lines, "_ready", lambda *asked: ran.append(asked) or run(*asked))
     trees: list[Any] = []
     found = repeated_lines.Trees.elements
     monkeypatch.setattr(repeated_lines.Trees, "elements", lambda *asked: trees.append(found(*asked)) or trees[-1])
