@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
     os.environ.setdefault("GALLIVM_PERF", "nopt")  # nor is its code worth optimising: most of it runs once
     os.environ.setdefault("LOOPGRAD_PROGRAM_BYTES", str(_PROGRAM_BYTES))
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # programs that tests start would compile our sources each time
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache

@@ -12,9 +12,6 @@ ONE_MACHINE: Final = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm"}
 
 
 def around() -> dict[str, str]:
-    """The environment of a program that imports loopgrad and tests from here. Bytecode is written: else each start
-    would compile all of our sources again."""
+    """The environment of a program that imports loopgrad and tests from here."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    made = {**ONE_MACHINE, **os.environ, "PYTHONPATH": paths}
-    made.pop("PYTHONDONTWRITEBYTECODE", None)
-    return made
+    return {**ONE_MACHINE, **os.environ, "PYTHONPATH": paths}
