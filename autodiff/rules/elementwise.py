@@ -3,7 +3,7 @@
 The Jacobian of an elementwise primitive is diagonal, so one linear map per operand serves both modes:
 `PARTIALS[op][i](t, node)` is `t` times the partial derivative by operand i; None where that is zero.
 
-Choices at points without a derivative, the same in both modes: abs at 0 gives 0; min and max split a tie
+Choices at points without a derivative, the same in both modes: abs at 0 gives 0, and at NaN; min and max split a tie
 in halves; sqrt and log at 0 give inf; pow(x, 0) gives 0 also at x = 0; atan2(0, 0) gives 0. A zero tangent
 or cotangent never turns into NaN by meeting an infinite derivative (`guarded`): always so for singular
 primitives, and for every primitive all of whose uses a select may discard.
@@ -41,6 +41,18 @@ def _abs(t: Value, x: Value) -> Value:
 
 def _one_minus_square(x: Value) -> Value:
     return ops.mul(ops.sub(1, x), ops.add(1, x))
+
+
+def _below_one(x: Value) -> Value:
+    """1 - x * x, whose slope is one term at the ends: that of a product is two, of which one is 0, and would be NaN
+    where what meets it is infinite."""
+    at_end = ops.eq(ops.abs(x), 1)
+    return ops.select(at_end, ops.sub(2, ops.mul(ops.mul(ops.stop_gradient(x), 2), x)), _one_minus_square(x))
+
+
+def _above_one(x: Value) -> Value:
+    """x * x - 1 for x of at least 1, likewise."""
+    return ops.select(ops.eq(x, 1), ops.sub(ops.mul(x, 2), 2), ops.mul(ops.sub(x, 1), ops.add(x, 1)))
 
 
 def _gaussian(x: Value, scale: float) -> Value:
@@ -83,7 +95,8 @@ def trigamma(x: Value) -> Value:
     tail = ops.mul(r, ops.add(1, ops.mul(r, ops.add(0.5, ops.mul(r, series)))))
     direct = ops.add(total, tail)
     sine = ops.sin(ops.mul(ops.sub(x, ops.round(x)), pi))  # squared below: its sign doesn't matter
-    mirrored = ops.sub(ops.div(pi * pi, ops.mul(sine, sine)), direct)
+    cosecant = ops.div(pi, sine)  # squared, not divided by a square: at the poles that would have no slope
+    mirrored = ops.sub(ops.mul(cosecant, cosecant), direct)
     return ops.select(reflected, mirrored, direct)
 
 
@@ -102,15 +115,15 @@ UNARY: Final[dict[str, Partials]] = {
     "sin": _in_operand(lambda t, x: ops.mul(t, ops.cos(x))),
     "cos": _in_operand(lambda t, x: ops.mul(t, ops.neg(ops.sin(x)))),
     "tan": _in_result(lambda t, y: ops.mul(t, ops.add(ops.mul(y, y), 1))),
-    "asin": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(_one_minus_square(x)))),
-    "acos": _in_operand(lambda t, x: ops.mul(t, ops.neg(ops.rsqrt(_one_minus_square(x))))),
+    "asin": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(_below_one(x)))),
+    "acos": _in_operand(lambda t, x: ops.mul(t, ops.neg(ops.rsqrt(_below_one(x))))),
     "atan": _in_operand(lambda t, x: ops.div(t, ops.add(ops.mul(x, x), 1))),
     "sinh": _in_operand(lambda t, x: ops.mul(t, ops.cosh(x))),
     "cosh": _in_operand(lambda t, x: ops.mul(t, ops.sinh(x))),
     "tanh": _in_result(lambda t, y: ops.mul(t, _one_minus_square(y))),
     "asinh": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(ops.add(ops.mul(x, x), 1)))),
-    "acosh": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(ops.mul(ops.sub(x, 1), ops.add(x, 1))))),
-    "atanh": _in_operand(lambda t, x: ops.div(t, _one_minus_square(x))),
+    "acosh": _in_operand(lambda t, x: ops.mul(t, ops.rsqrt(_above_one(x)))),
+    "atanh": _in_operand(lambda t, x: ops.div(t, _below_one(x))),
     "erf": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, 2 / sqrt(pi)))),
     "erfc": _in_operand(lambda t, x: ops.mul(t, _gaussian(x, -2 / sqrt(pi)))),
     "lgamma": _in_operand(lambda t, x: ops.mul(t, ops.digamma(x))),

@@ -14,7 +14,10 @@ from loopgrad.lazy.numpy.elementwise import (
     cos,
     divide,
     exp,
+    less,
     less_equal,
+    logical_and,
+    logical_not,
     logical_or,
     multiply,
     negative,
@@ -22,7 +25,7 @@ from loopgrad.lazy.numpy.elementwise import (
     sqrt,
     subtract,
 )
-from loopgrad.lazy.numpy.special_values import isfinite, isinf, isnan, where
+from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import dtype_refused
@@ -121,6 +124,10 @@ _BEYOND: Final = (
 )  # fmt: skip
 
 
+_LARGEST: Final = 713.98690854396826  # where i0 overflows in float64, and in float32
+_LARGEST_SINGLE: Final = 91.900764611664224
+
+
 @repeated
 def i0(x: ArrayLike) -> Tensor:
     """The modified Bessel function of the first kind and order 0; the shape stays, integers give the default float.
@@ -134,10 +141,11 @@ def i0(x: ArrayLike) -> Tensor:
     t = cast(t, float_dtype(t._value.dtype))
     if t._value.dtype.bits == 16:
         return cast(i0(cast(t, float32)), t._value.dtype)
-    near, _, series, beyond, outer = _pieces(t)
+    largest = _LARGEST if t._value.dtype.bits == 64 else _LARGEST_SINGLE
+    near, finite, series, beyond, outer = _pieces(t, largest)
     half = exp(multiply(outer, 0.5))  # twice, since exp(x) overflows before the result does
     found = where(near, series, multiply(beyond, multiply(divide(half, sqrt(outer)), half)))
-    endless = logical_or(isinf(t), isinf(found))
+    endless = logical_or(logical_and(logical_not(finite), logical_not(isnan(t))), isinf(found))
     square = multiply(t, t)
     steep = multiply(float("inf"), where(endless, square, 1.0))  # with its slopes
     return where(isnan(t), exp(t), where(endless, steep, found))
@@ -150,8 +158,8 @@ def scaled_i0(t: Tensor) -> Tensor:
     return where(near, close, where(finite, divide(beyond, sqrt(outer)), reciprocal(where(finite, 1.0, absolute(t)))))
 
 
-def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Whether t is near and finite, i0 there, exp(-|t|) * i0(t) beyond times the root of |t|, and |t| there."""
+def _pieces(t: Tensor, largest: float = float("inf")) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Whether t is near, and below the largest; i0 near 0, exp(-|t|) * i0(t) beyond times the root of |t|, and |t|."""
     size = absolute(t)
     near = less_equal(size, _BORDER)
     inner = where(near, t, 0.0)
@@ -160,7 +168,7 @@ def _pieces(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     series: Tensor = as_tensor(terms[-1])
     for coefficient in terms[-2::-1]:
         series = add(multiply(series, square), coefficient)
-    finite = isfinite(size)
+    finite = less(size, largest)
     outer = where(finite, where(near, _BORDER, size), _BORDER)
     at = subtract(divide(2.0 * _BORDER, outer), 1.0)
     last: Tensor = as_tensor(0.0)

@@ -23,6 +23,7 @@ PUBLIC_SPECIAL: Final = "i0 i0e i1 i1e j0 j1 k0 k0e k1 k1e y0 y1"
 __all__ = ["i0"]
 NEAR: Final = 8.0
 NEAR_K: Final = 2.0
+LARGEST_I1, LARGEST_I1_SINGLE = 713.98760981854229, 91.906264840249009  # where it overflows, in float64 and float32
 # all terms have one sign, and lose nothing
 I1_SERIES: Final = tuple([0.5 / (4.0**k * math.factorial(k) * math.factorial(k + 1)) for k in range(34)])
 INFINITY: Final = float("inf")
@@ -133,7 +134,8 @@ def _i1(x: Tensor, scaled: bool) -> Tensor:
     series = inner * polynomial(I1_SERIES if is_double(x) else I1_SERIES[:18], inner * inner)
     if scaled:
         series = series * exp(where(near, -size, 0.0))
-    endless = isinf(size)
+    largest = INFINITY if scaled else LARGEST_I1 if is_double(x) else LARGEST_I1_SINGLE
+    endless = size >= largest
     outer = where(near, NEAR, where(endless, NEAR, size))
     beyond = chebyshev(terms.I1_BEYOND, (2.0 * NEAR) / outer - 1.0)
     if scaled:

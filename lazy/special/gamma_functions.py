@@ -273,17 +273,33 @@ def power_over_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
     """Riemann's zeta function, or Hurwitz's: the sum of (q + k)**-s over all k from 0, for s above 1. Operands
-    broadcast;
-    integers give the default float.
+    broadcast; integers give the default float.
 
     Infinite at s = 1 and where q is 0 or a negative whole number, NaN for s below 1, and for negative q unless s is
     whole. By terms until q + k is large, in a loop with a count of each lane's own, and the formula of Euler and
-    Maclaurin.
+    Maclaurin; far below 0 by the terms on both sides of 0 that are missing.
 
     >>> lg.special.zeta([2.0, 2.0], [1.0, 0.5])
     Tensor([1.64493407, 4.9348022 ], dtype=float64)
     """
-    return of_domain("zeta", hurwitz, s, q)
+    return of_domain("zeta", _zeta, s, q)
+
+
+def _zeta(s: Tensor, q: Tensor) -> Tensor:
+    """Of q far below 0 the sum over all whole k, which depends on the fraction f of q alone, less those below 0:
+    zeta(s, f) + (-1)**s * (zeta(s, 1 - f) - zeta(s, 1 - q))."""
+    lowest = stop_gradient(floor(q))
+    far = (q < -LARGE) & ~isinf(q) & (q != lowest)
+    fraction = q - where(far, lowest, 0.0)
+    half = 0.5 * stop_gradient(s)
+    sign = where(half == floor(half), 1.0, where(s == floor(s), -1.0, NAN))
+
+    def added(k: Tensor, total: Tensor) -> Tensor:
+        at = where(k == 0, fraction, where(k == 1, 1.0 - fraction, 1.0 - q))
+        return total + where(k == 0, 1.0, where(k == 1, sign, -sign)) * hurwitz(s, at)
+
+    found: Tensor = fori_loop(0, where(far, 3, 1), added, zeros_like(q))
+    return found
 
 
 def hurwitz(s: Tensor, q: Tensor) -> Tensor:
@@ -301,7 +317,7 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
     safe = where(steep, 2.0, safe)
     w = at + cast(count, at._value.dtype)
     last = power(w, -safe)
-    rest = last * (w / (safe - 1.0) + 0.5)
+    rest = power(w, 1.0 - safe) / (safe - 1.0) + 0.5 * last
     term = last * safe / w
     tail: Tensor = MACLAURIN[0] * term
     for k, coefficient in enumerate(MACLAURIN[1:], 1):
@@ -309,10 +325,21 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
         tail = tail + coefficient * term
     found = total + where(steep, 0.0, rest + tail)
     largest = where(q > 1.0, 0.0, where(q == 1.0, 1.0, where(q < 1.0, INFINITY, q)))  # for infinite s
+    # At poles the term that is infinite, with its slopes to the right.
+    endless = power(where(pole & (s > 1.0), q - stop_gradient(q), 1.0), -stop_gradient(where(s > 1.0, s, 2.0)))
+    first = s == 1.0
     return where(
-        inside,
-        where(pole, INFINITY, found),
-        where(s == 1.0, INFINITY, where(isinf(s) & (s > 0.0), largest, where((q == INFINITY) & (s > 1.0), 0.0, NAN))),
+        (s > 1.0) & pole & ~isinf(q),
+        where(isinf(s), INFINITY, endless),
+        where(
+            inside,
+            found,
+            where(
+                first,
+                1.0 / where(first, s - 1.0, 1.0),
+                where(isinf(s) & (s > 0.0), largest, where((q == INFINITY) & (s > 1.0), 0.0, NAN)),
+            ),
+        ),
     )
 
 

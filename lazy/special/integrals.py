@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PUBLIC_SPECIAL: Final = "exp1 expi sici spence"
 INFINITY: Final = float("inf")
+LARGEST_EI, LARGEST_EI_SINGLE = 716.35549054245175, 93.247190694290555  # where it overflows, in float64 and float32
 # of u**(2 k + 3) in the dilogarithm of 1 - exp(-u): Bernoulli's numbers over factorials
 DILOGARITHM: Final = (
     1 / 36, -1 / 3600, 1 / 211680, -1 / 10886400, 1 / 526901760, -691 / 16999766784000, 1 / 1120863744000,
@@ -77,7 +78,8 @@ def _expi(x: Tensor) -> Tensor:
     near = small * _over(terms.EI, small, 0.0, 6.0) + (log(small) + np.euler_gamma)
     second, middle = _piece(x, 6.0, 12.0)
     third, further = _piece(x, 12.0, 24.0)
-    large = where(x > 24.0, where(isinf(x), 48.0, x), 48.0)
+    endless = x >= (LARGEST_EI if is_double(x) else LARGEST_EI_SINGLE)
+    large = where(x > 24.0, where(endless, 48.0, x), 48.0)
     scaled = where(
         second,
         _over(terms.EI_MIDDLE, middle, 6.0, 12.0),
@@ -85,7 +87,7 @@ def _expi(x: Tensor) -> Tensor:
     )
     outer = where(second, middle, where(third, further, large))
     half = exp(0.5 * outer)  # twice, since exp(x) overflows before the result does
-    right = overflowing(where(first, near, where(x == INFINITY, INFINITY, scaled * ((half / outer) * half))), x * x)
+    right = overflowing(where(first, near, where(endless, INFINITY, scaled * ((half / outer) * half))), x * x)
     below = x < 0.0
     at_zero = log(where(x == 0.0, x, 1.0))
     return where(below, -_exp1(where(below, -x, 1.0)), where(x == 0.0, at_zero, where(x > 0.0, right, x)))

@@ -258,3 +258,44 @@ def test_polygamma_far_below_zero(device: str) -> None:
         np.testing.assert_allclose(np.asarray(lg.special.polygamma(n, x)), values, rtol=1e-12)
     slope = lg.grad(lambda x: lg.sum(lg.special.polygamma(1, x)))(x)
     np.testing.assert_allclose(np.asarray(slope), expected[1], rtol=1e-12)
+
+
+def test_zeta_far_below_zero_and_at_its_poles(device: str) -> None:
+    """By the sum over all whole numbers; mpmath's values, and slopes to the right of poles."""
+    s, q = (
+        lg.asarray([2.0, 3.0, 4.0, 5.0, 3.0, 2.5]),
+        lg.asarray([-1e5 - 0.3, -20.3, -20.25, -2.5e8 + 0.25, -1e7, -2e6 - 0.5]),
+    )
+    expected = [15.079403702681995, -34.41761682891865, 259.7575388239817, 1020.0656159509382, np.inf, np.nan]
+    np.testing.assert_allclose(np.asarray(lg.special.zeta(s, q)), expected, rtol=1e-13)
+    slopes = np.asarray(lg.grad(lambda q: lg.sum(lg.special.zeta(s, q)))(q))
+    np.testing.assert_allclose(slopes[:3], [68.83754371219696, -384.51034617035768, 4080.2624584199557], rtol=1e-12)
+    np.testing.assert_array_equal(slopes[4:], [-np.inf, np.nan])
+    np.testing.assert_allclose(float(lg.special.zeta(2.0, 1e200)), 1e-200, rtol=1e-14)
+
+
+SECOND = {  # at points where the first slope is infinite, or the function overflows
+    "digamma": (lg.digamma, -1.0, -np.inf),
+    "polygamma": (partial(lg.special.polygamma, 1), 0.0, np.inf),
+    "i0": (lg.special.i0, 800.0, np.inf),
+    "i1": (lg.special.i1, -800.0, -np.inf),
+    "expi": (lg.special.expi, 800.0, np.inf),
+    "asin": (lg.asin, -1.0, -np.inf),
+    "acos": (lg.acos, 1.0, -np.inf),
+    "acosh": (lg.acosh, 1.0, -np.inf),
+    "atanh": (lg.atanh, 1.0, np.inf),
+    "zeta": (lambda x: lg.special.zeta(x, 1.0), 1.0, np.inf),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_slopes_agree_in_all_modes(name: str) -> None:
+    f, x, expected = SECOND[name]
+
+    def forward(f: Any) -> Any:
+        return lambda x: lg.jvp(f, (x,), (lg.ones_like(x),))[1]
+
+    with lg.default_device("interpreter"):
+        x = lg.asarray(x)
+        found = [float(one(two(f))(x)) for one in (lg.grad, forward) for two in (lg.grad, forward)]
+    assert found == [expected] * 4
