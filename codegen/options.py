@@ -37,7 +37,7 @@ class Options:
     `libraries=False` keeps GPUs from calling a vendor's libraries (cuBLAS, cuFFT, cuSOLVER and their like): own
     kernels do all that they do, or, where there are none, the host. `matmul_precision="tf32"` or `"bfloat16"` lets a
     library multiply matrices of float32 with that many digits of each factor (11 or 8 bits), added up in float32, which
-    CUDA's tensor cores do faster, and attention with 11 bits; `plan()` says of how many products that is true."""
+    CUDA's tensor cores do faster, and attention and large convolutions with 11 bits; `plan()` says for which."""
 
     stack_capacity: int | None = None
     check_indices: bool = False

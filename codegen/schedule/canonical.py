@@ -28,7 +28,7 @@ from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
-from loopgrad.codegen.schedule.convolutions import rewrite_convolution
+from loopgrad.codegen.schedule.convolutions import rewrite_convolution, rewrite_window_products
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
@@ -81,6 +81,8 @@ def prepare(
     graph = through_pipeline(graph)
     if has_routines(graph):
         graph = through_pipeline(rewrite_routines(graph, library, precision))
+    if "window_products" in library:
+        graph = rewrite_window_products(graph, precision)
     graph = graph if wide_products else rewrite_complex_products(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))

@@ -3,6 +3,7 @@
 conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, places), for each group and each of
                                    the batch; of few places (O, C k) x (C k, N places), for each group
 conv of few                    ->  reduce_sum(windows of x * kernel), which stores no window
+large conv of float32          ->  window_products(x with its borders, rows of kernel), where there are matrix units
 
 The windows of x are a gather at places that are affine in the index, so whoever reads them reads x in order.
 """
@@ -14,14 +15,21 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from loopgrad.graph.nodes import Node, Value
+from loopgrad.codegen.options import FULL_PRECISION
+from loopgrad.codegen.schedule.attention import stepped
+from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
-from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import DType, TensorType, bool_, int64, sum_dtype
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.types import DType, TensorType, bool_, float32, int64, sum_dtype
 
 FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
 SMALL_WINDOW: Final = 4
 LONG_ROW: Final = 32  # of a window
+CHUNK: Final = 4  # elements of float32 that routines copy at once
+MANY_RESULTS: Final = 16  # of a group: rows of matrix units
+LARGE_RESULT: Final = 1 << 14  # places of 64 results: two workgroups for each of the multiprocessors have so many
+LARGE_WINDOW: Final = 32
+MOST: Final = 1 << 31  # elements of one of the batch, which are counted in 32 bits
 SHORT_RESULT: Final = 1024  # elements: fewer leave too few lanes that add up by themselves
 
 
@@ -29,6 +37,31 @@ def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
     """What stands for the results of a `conv`, none of whose values is empty."""
     x, kernel = node.operands
     return [_Windows(node, x, builder).convolved(kernel)]
+
+
+def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION) -> Graph:
+    """Large convolutions of float32 are routines where there are matrix units; not in lanes."""
+    outside = stepped(graph)
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        if node.op != "conv" or builder.original not in outside or not _is_large(node):
+            return None
+        return [_Windows(node, node.operands[0], builder).by_matrix_units(node.operands[1], precision)]
+
+    return rebuild(graph, rewrite)
+
+
+def _is_large(node: Node) -> bool:
+    """Whether it has enough results for many workgroups, each with enough of one window to be worth it."""
+    x, kernel, out = *node.operands, node.results[0]
+    results, places = kernel.shape[0] // node.attrs["groups"], prod(out.shape[2:])
+    if x.dtype is not float32 or node.attrs["absent"] or 0 in (*x.shape, *kernel.shape, *out.shape):
+        return False
+    filled = out.shape[0] * places * node.attrs["groups"] * -(-results // 64) >= LARGE_RESULT
+    windows = prod(kernel.shape[2:]) > 1 and window_size(node) >= LARGE_WINDOW
+    borders = 2 * sum(map(abs, (*node.attrs["low"], *node.attrs["high"]))) + 2
+    counted = max(x.shape[1] * prod(x.shape[2:]) * borders, prod(kernel.shape)) < MOST
+    return filled and windows and results >= MANY_RESULTS and counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +89,16 @@ class _Windows:
         many = self.results > FEW_RESULTS and window_size(self.node) > SMALL_WINDOW
         found = self._product(kernel) if many and not self.attrs["absent"] else self._sum(kernel)
         return self.b.value("reshape", found, shape=self.node.results[0].shape)
+
+    def by_matrix_units(self, kernel: Value, precision: str) -> Value:
+        depth = self.channels * prod(self.window)
+        rows = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
+        if depth % CHUNK:
+            zero = self.b.const(0, TensorType((), kernel.dtype))
+            rows = self.b.value("pad", rows, zero, low=(0, 0, 0), high=(0, 0, -depth % CHUNK))
+        strides, dilation = (tuple(self.attrs[name]) for name in ("strides", "dilation"))
+        sizes = {"strides": strides, "dilation": dilation, "window": self.window, "places": self.places}
+        return self.b.value("window_products", self.x, rows, **sizes, precision=precision)
 
     # x with its borders
 

@@ -25,6 +25,7 @@ from loopgrad.graph.primitives import (
     random,
     reduction,
     stack,
+    window_products,
 )
 from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
 
@@ -44,6 +45,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "factorisations": factorisations.ROWS,
     "lapack": lapack.ROWS,
     "attention": attention.ROWS,
+    "window_products": window_products.ROWS,
     "fourier": fourier.ROWS,
     "control": control.ROWS,
     "random": random.ROWS,
@@ -63,6 +65,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **factorisations.ROWS,
     **lapack.ROWS,
     **attention.ROWS,
+    **window_products.ROWS,
     **fourier.ROWS,
     **control.ROWS,
     **random.ROWS,

@@ -74,8 +74,8 @@ def _infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]
     return (sized("conv", shape, x.dtype),)
 
 
-def _reference(attrs: Attrs, x: Array, kernel: Array) -> tuple[Array]:
-    """One product for each element of the window."""
+def reference(attrs: Attrs, x: Array, kernel: Array) -> tuple[Array]:
+    """A `conv`'s results: one product for each element of the window."""
     count, window, groups = places(attrs, x.shape[2:], kernel.shape[2:]), kernel.shape[2:], attrs["groups"]
     work = np.dtype(np.float64) if x.dtype.kind in "fV" else x.dtype  # ml_dtypes' have kind V
     batch, channels = x.shape[0], kernel.shape[1]
@@ -114,7 +114,7 @@ def _axes(node: Node, operand: int, axes: Axes) -> Axes | None:
 
 ROWS: Final[dict[str, Primitive]] = table(
     Primitive(
-        name="conv", kind=Kind.CONTRACTION, kinds="iuf", infer=_infer, reference=_reference, axes=_axes, heavy=True,
+        name="conv", kind=Kind.CONTRACTION, kinds="iuf", infer=_infer, reference=reference, axes=_axes, heavy=True,
     )
 )  # fmt: skip
 

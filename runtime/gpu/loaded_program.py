@@ -75,14 +75,14 @@ class LoadedProgram:
         """What becomes of an option for products."""
         if self._precision == FULL_PRECISION:
             return ()
-        return (*self._product_notes(), *self._attention_notes())
+        return (*self._product_notes(), *self._routine_notes())
 
-    def _attention_notes(self) -> tuple[str, ...]:
-        """Those of float32 are given the option; it has more digits than bfloat16."""
+    def _routine_notes(self) -> tuple[str, ...]:
+        """Some of float32 are given the option; they have more digits than bfloat16."""
         steps = [step for step in all_steps(self.program.steps) if isinstance(step, RoutineStep)]
         found = [step for step in steps if "precision" in dict(step.attrs) and self._dtype(step.inputs[0]) is float32]
-        what = f"matmul_precision={self._precision!r}: {len(found)} attentions of float32 or their derivatives"
-        return (f"{what} read 11 bits of their factors",) if found else ()
+        which = ", ".join(sorted({step.name for step in found}))
+        return (f"matmul_precision={self._precision!r}: {which} of float32 read 11 bits of factors",) if found else ()
 
     def _dtype(self, slot: int) -> DType:
         return self.program.slots[slot].type.dtype

@@ -8,7 +8,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.graph.primitives import attention
+from loopgrad.graph.primitives import attention, window_products
 from loopgrad.runtime.devices import NUMBERED
 from loopgrad.runtime.gpu.device import GpuDevice
 from tests.simulator.code import compile_program
@@ -21,7 +21,7 @@ class SimulatorDevice(GpuDevice):
 
     kind = "simulator"
     stages = ("graph", "kernel", "llvm")
-    routines = frozenset(attention.ROWS)
+    routines = frozenset((*attention.ROWS, *window_products.ROWS))
 
     def __init__(self, position: int) -> None:
         super().__init__(f"simulator:{position}", GraphDriver() if position else SimulatorDriver())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loopgrad.codegen.targets.gpu.assembler import WARP, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, Val, Variable
 
 if TYPE_CHECKING:
     from tests.simulator.code import HostAssembler
@@ -142,9 +142,9 @@ class HostUnits:
         call: Callable[..., Val] = self.b._call
         return call(name, "f32", *operands)
 
-    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val, bytes: int = VECTOR_BYTES) -> None:
         index = self.halves(index, type)
-        for n, word in enumerate(self.b.load_vector(source, "i32", 4)):
+        for n, word in enumerate(self.b.load_vector(source, "i32", bytes // 4)):
             kept = self.b.inst("Select", "i32", valid, word, self.i32(0))
             for half in (0, 1):
                 bits = self.b.inst("UConvert", "i16", self.op("ShiftRightLogical", kept, 16 * half))

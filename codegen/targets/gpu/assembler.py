@@ -72,9 +72,9 @@ class MatrixUnits(Protocol):
         """About log2(x), of f32."""
         ...
 
-    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
-        """16 bytes of memory to that of the workgroup, where an element of the type is, or zeros where they aren't
-        valid: begun."""
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val, bytes: int = VECTOR_BYTES) -> None:
+        """So many bytes (16 or 4) of memory to that of the workgroup, where an element of the type is, or zeros where
+        they aren't valid: begun."""
         ...
 
     def copied(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val, Variable
 from loopgrad.codegen.targets.llvm_rows import TYPE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ PRODUCTS: Final = {
     "tf32": ("llvm.nvvm.mma.m16n8k8.row.col.tf32", "i32"),
 }
 PAIRS: Final = {"b16": "llvm.nvvm.ff2bf16x2.rn", "f16": "llvm.nvvm.ff2f16x2.rn"}
-COPY: Final = "llvm.nvvm.cp.async.cg.shared.global.16.s"
+COPIES: Final = {16: "llvm.nvvm.cp.async.cg.shared.global.16.s", 4: "llvm.nvvm.cp.async.ca.shared.global.4.s"}
 COPIED: Final = "llvm.nvvm.cp.async.wait.all"
 SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.f32"
 ALL: Final = -1  # invocations of the warp exchange
@@ -64,10 +64,10 @@ class WarpUnits:
     def logarithm(self, x: Val) -> Val:
         return Val(self.b.called("llvm.nvvm.lg2.approx.ftz.f", "float", f"float {x.id}"), "f32")
 
-    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val) -> None:
-        size = self.b.inst("Select", "i32", valid, self.b.const("i32", 16), self.b.const("i32", 0))
+    def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val, bytes: int = VECTOR_BYTES) -> None:
+        size = self.b.inst("Select", "i32", valid, self.b.const("i32", bytes), self.b.const("i32", 0))
         given = f"{self.b.shared_place(array, index, type)}, {self.b.place(source)}, i32 {size.id}"
-        self.b.called(COPY, "void", given)
+        self.b.called(COPIES[bytes], "void", given)
 
     def copied(self) -> None:
         self.b.called(COPIED, "void", "")

@@ -342,7 +342,7 @@ def test_launches_ask_for_memory_of_workgroups(sim, monkeypatch):
     assert "11 bits" not in checked({"rtol": 0, "atol": 2e-6})
     assert max(asked) > 48 << 10
     plan = checked({"rtol": 0, "atol": 2e-2}, matmul_precision="tf32")
-    assert "1 attentions of float32 or their derivatives read 11 bits" in plan
+    assert "attention of float32 read 11 bits of factors" in plan
 
 
 def layers(a, b):

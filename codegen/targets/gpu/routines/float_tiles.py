@@ -97,7 +97,7 @@ class FloatMatrices(MatrixCode):
             column = self.plus(self.times(self.row, count), first)
             for k in range(len(left[0])):
                 lines = [self.plus(self.column, 8 * k + i) for i in (0, 1)]
-                words = [self._several(held, self.cell(held, line, column), count) for line in lines]
+                words = [self.several(held, self.cell(held, line, column), count) for line in lines]
                 for n, pair in enumerate(zip(*words, strict=True)):
                     right = self.right_factor(pair)
                     for by_tile, own in zip(factors, sums, strict=True):
@@ -109,7 +109,7 @@ class FloatMatrices(MatrixCode):
         for tile, total in enumerate(found):
             self.put(totals, tile, total)
 
-    def _several(self, held: HeldRows, place: Val, count: int) -> list[Val]:
+    def several(self, held: HeldRows, place: Val, count: int) -> list[Val]:
         return [self.b.shared_get(held.array, self.plus(place, n), "i32") for n in range(count)]
 
     def _as_factor(self, eight: Sequence[Val]) -> FactorParts:
