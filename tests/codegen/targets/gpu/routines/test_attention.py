@@ -1,4 +1,4 @@
-"""Attention by matrix units, which the simulator has: values and derivatives against NumPy, and who does it."""
+"""Attention by matrix units, of the simulator and of CUDA: values and derivatives against NumPy, and who does it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.gpu.routines.attention_scores import Shapes
 from loopgrad.graph.primitives.attention import ROWS
 from tests.lazy.networks.test_attention import by_numpy, derivatives
 
-NEAR = {"float16": 2e-3, "bfloat16": 1.5e-2, "float32": 1e-6}
+NEAR = {"float16": 2e-3, "bfloat16": 1.5e-2, "float32": 2e-6}
 
 
 def narrow(dtype: str, *shapes: tuple[int, ...]) -> list[Any]:
@@ -45,14 +45,14 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_values(case: Any) -> None:
+def test_values(units: str, case: Any) -> None:
     dtype, batch, t, s, d, e, bias_shape, mask_shape, causal, scale = case
     rng = np.random.default_rng(1)
     bias = None if bias_shape is None else rng.normal(size=bias_shape).astype(np.float32)
     mask = None if mask_shape is None else rng.random(mask_shape) < 0.7
     if mask is not None:
         mask[..., 3, :] = False  # a query that sees nothing
-    with lg.default_device("simulator:0"):
+    with lg.default_device(units):
         q, k, v = narrow(dtype, (*batch, t, d), (*batch, s, d), (*batch, s, e))
         function = lg.compile(lambda q, k, v: lg.attention(q, k, v, bias, mask, scale=scale, is_causal=causal))
         (row,) = function.plan(q, k, v).routines
@@ -75,13 +75,13 @@ def test_values(case: Any) -> None:
         ("float32", False, -0.4, 5),
     ],
 )
-def test_derivatives(dtype: str, causal: bool, scale: float, width: int) -> None:
+def test_derivatives(units: str, dtype: str, causal: bool, scale: float, width: int) -> None:
     """With a mask and a bias where it isn't causal; who wants that of the bias has blocks."""
     rng = np.random.default_rng(2)
     mask = None if causal else rng.random((2, 20, 70)) < 0.7
     bias = None if causal else rng.normal(size=(20, 70)).astype(np.float32)
     ct = rng.normal(size=(2, 20, width)).astype(np.float32)
-    with lg.default_device("simulator:0"):
+    with lg.default_device(units):
         q, k, v = narrow(dtype, (2, 20, 8), (2, 70, 8), (2, 70, width))
 
         def loss(q: Any, k: Any, v: Any, bias: Any = bias) -> Any:
@@ -102,11 +102,11 @@ def test_derivatives(dtype: str, causal: bool, scale: float, width: int) -> None
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_tall_tiles_and_rows_in_memory(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+def test_tall_tiles_and_rows_in_memory(units: str, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """What large attentions get."""
     monkeypatch.setattr(attention, "FEW", {2: 1, 4: 1})
     monkeypatch.setattr(attention, "gradient_tiling", lambda *_: attention.AttentionTiling(1, 1, 16, True))
-    with lg.default_device("simulator:0"):
+    with lg.default_device(units):
         q, k, v, ct = narrow(dtype, (40, 8), (70, 8), (70, 16), (40, 16))
         function = lg.compile(
             lambda q, k, v, ct: (lambda found: (found[0], *found[1](ct)))(lg.vjp(lg.attention, q, k, v))
@@ -117,9 +117,9 @@ def test_tall_tiles_and_rows_in_memory(monkeypatch: pytest.MonkeyPatch, dtype: s
             near(got, right, dtype)
 
 
-def test_who_does_it() -> None:
+def test_who_does_it(units: str) -> None:
     """Batches are one launch, layers of a loop as well; lanes, other dtypes and long rows have no routine."""
-    with lg.default_device("simulator:0"):
+    with lg.default_device(units):
         q, k, v = narrow("bfloat16", (3, 16, 8), (16, 8), (3, 16, 8))
         batch = lg.compile(lg.vmap(lg.attention, in_axes=(0, None, 0)))
         (row,) = batch.plan(q, k, v).routines
@@ -132,7 +132,8 @@ def test_who_does_it() -> None:
         near(layers(q), by_numpy(once, once, once)[1], "bfloat16")
         for dtype, width in (("float64", 8), ("bfloat16", 264)):
             (x,) = narrow(dtype, (2, 16, width))
-            assert not lg.compile(lambda x: lg.attention(x, x, x)).plan(x).routines
+            rows = lg.compile(lambda x: lg.attention(x, x, x)).plan(x).routines
+            assert "attention" not in {row.name for row in rows}
 
 
 def test_without_matrix_units(device: str) -> None:
