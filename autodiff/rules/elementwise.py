@@ -39,6 +39,12 @@ def _abs(t: Value, x: Value) -> Value:
     return ops.select(ops.gt(x, 0), t, ops.select(ops.lt(x, 0), ops.neg(t), 0))
 
 
+def _cube_root(t: Value, y: Value) -> Value:
+    """By the inverse root, of which the second derivative is right at 0 and infinity, too."""
+    inverse = ops.div(1.0, y)
+    return ops.mul(t, ops.mul(ops.mul(inverse, inverse), 1 / 3))
+
+
 def _one_minus_square(x: Value) -> Value:
     return ops.mul(ops.sub(1, x), ops.add(1, x))
 
@@ -104,6 +110,7 @@ UNARY: Final[dict[str, Partials]] = {
     "neg": (_opposite,),
     "abs": _in_operand(_abs),
     "sqrt": _in_result(lambda t, y: ops.div(ops.mul(t, 0.5), y)),
+    "cbrt": _in_result(_cube_root),
     "rsqrt": _in_result(lambda t, y: ops.mul(ops.mul(t, -0.5), ops.mul(y, ops.mul(y, y)))),
     "exp": _in_result(ops.mul),
     "exp2": _in_result(lambda t, y: ops.mul(t, ops.mul(y, ln(2)))),

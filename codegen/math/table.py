@@ -13,6 +13,7 @@ from loopgrad.codegen.math import (
     logarithmic,
     power,
     remainder,
+    roots,
     trigonometric,
 )
 
@@ -26,6 +27,7 @@ RECIPES: Final[dict[str, Any]] = {
     **gamma.RECIPES,
     **power.RECIPES,
     **remainder.RECIPES,
+    **roots.RECIPES,
 }
 REGISTERS: Final[dict[str, dict[int, int]]] = {**logarithmic.REGISTERS, **power.REGISTERS}
 """How many registers of 32 bits a GPU's invocation does best with, by the bits of the operands, where a compiler that

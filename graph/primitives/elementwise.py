@@ -364,6 +364,7 @@ UNARY: Final = table(
     _unary("trunc", "f", np.trunc, not_differentiable=STEPS, cost=4.0),
     _unary("sqrt", "f", np.sqrt, singular=True, cost=4.0),
     _unary("rsqrt", "f", _inverse_root, singular=True, cost=4.0),
+    _expanded("cbrt", np.cbrt, singular=True, cost=10.0, weight=20),
     _expanded("exp", np.exp, cost=10.0, weight=20),
     _expanded("exp2", np.exp2, cost=10.0, weight=20),
     _expanded("expm1", np.expm1, cost=16.0, weight=20),

@@ -42,9 +42,9 @@ PUBLIC: Final = (
     "absolute abs=absolute acos arccos=acos acosh arccosh=acosh add asin arcsin=asin asinh arcsinh=asinh atan "
     "arctan=atan atan2 arctan2=atan2 atanh arctanh=atanh bitwise_and bitwise_invert bitwise_not=bitwise_invert "
     "invert=bitwise_invert bitwise_left_shift left_shift=bitwise_left_shift bitwise_or bitwise_right_shift "
-    "right_shift=bitwise_right_shift bitwise_xor ceil cos cosh digamma divide true_divide=divide equal erf erfc exp "
-    "exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 logical_and "
-    "logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power pow=power "
+    "right_shift=bitwise_right_shift bitwise_xor cbrt ceil cos cosh digamma divide true_divide=divide equal erf erfc "
+    "exp exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 "
+    "logical_and logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power pow=power "
     "reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient subtract tan "
     "tanh trunc fix=trunc"
 )
@@ -181,6 +181,7 @@ sign = _signed("sign", "-1, 0 or 1; NaN of NaN.", "[-2, 0, 3]", "[-1,  0,  1]")
 
 sqrt = _float("sqrt", "The square root; NaN below 0.", "[4.0, 9.0]", "[2., 3.]")
 rsqrt = _float("rsqrt", "1 / sqrt(x); infinite at 0, NaN below.", "[4.0, 16.0]", "[0.5 , 0.25]")
+cbrt = _float("cbrt", "The real cube root, also of negative numbers.", "[8.0, -27.0]", "[ 2., -3.]")
 exp = _float("exp", "e to the power x.", "[0.0, 1.0]", "[1.        , 2.71828183]")
 exp2 = _float("exp2", "2 to the power x.", "[0.0, 3.0]", "[1., 8.]")
 expm1 = _float("expm1", "exp(x) - 1, exact near 0.", "[0.0, 1e-12]", "[0.e+00, 1.e-12]")

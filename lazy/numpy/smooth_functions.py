@@ -24,13 +24,12 @@ from loopgrad.lazy.numpy.elementwise import (
     maximum,
     multiply,
     negative,
-    power,
     round,
     sqrt,
     stop_gradient,
     subtract,
 )
-from loopgrad.lazy.numpy.special_values import isinf, signbit, where
+from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
     as_tensor,
@@ -38,14 +37,14 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.operands import meet
-from loopgrad.lazy.tensor.outputs import binary, unary
+from loopgrad.lazy.tensor.outputs import binary
 from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
-PUBLIC: Final = "cbrt hypot logaddexp sigmoid"
+PUBLIC: Final = "hypot logaddexp sigmoid"
 
 
 def root_of_squares(total: Tensor) -> Tensor:
@@ -95,27 +94,6 @@ def _principal(logarithm: Tensor) -> Tensor:
     turns = round(divide(stop_gradient(wrap(ops.imag(logarithm._value))), 2.0 * pi))
     known = where(equal(turns, turns), turns, 0.0)  # of an infinite angle it stays what it is
     return subtract(logarithm, multiply(known, 2j * pi))
-
-
-@unary
-def cbrt(x: ArrayLike, /) -> Tensor:
-    """The real cube root, also of negative numbers; the shape stays, integers give the default float.
-
-    >>> lg.cbrt([8.0, -27.0])
-    Tensor([ 2., -3.], dtype=float64)
-    """
-    t = as_tensor(x)
-    value = cast_value(t._value, float_dtype(t._value.dtype))
-    f = wrap(value, t._weak)
-    below = signbit(f)
-    size = where(below, negative(f), f)  # abs would have no slope at 0
-    root = power(size, 1.0 / 3.0)
-    # 1/3 isn't exact, which costs large and small numbers digits: one step of Newton gives them back
-    exact = logical_or(isinf(f), equal(f, 0.0))
-    safe = where(exact, 1.0, root)
-    residue = divide(subtract(safe, divide(divide(size, safe), safe)), 3.0)
-    root = where(exact, root, subtract(root, stop_gradient(residue)))
-    return where(below, negative(root), root)
 
 
 @repeated

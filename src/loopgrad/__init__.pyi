@@ -133,6 +133,7 @@ from loopgrad.lazy.numpy.elementwise import bitwise_left_shift as bitwise_left_s
 from loopgrad.lazy.numpy.elementwise import bitwise_or as bitwise_or
 from loopgrad.lazy.numpy.elementwise import bitwise_right_shift as bitwise_right_shift
 from loopgrad.lazy.numpy.elementwise import bitwise_xor as bitwise_xor
+from loopgrad.lazy.numpy.elementwise import cbrt as cbrt
 from loopgrad.lazy.numpy.elementwise import ceil as ceil
 from loopgrad.lazy.numpy.elementwise import cos as cos
 from loopgrad.lazy.numpy.elementwise import cosh as cosh
@@ -380,7 +381,6 @@ from loopgrad.lazy.numpy.shapes_and_dtypes import shape as shape
 from loopgrad.lazy.numpy.shapes_and_dtypes import signedinteger as signedinteger
 from loopgrad.lazy.numpy.shapes_and_dtypes import size as size
 from loopgrad.lazy.numpy.shapes_and_dtypes import unsignedinteger as unsignedinteger
-from loopgrad.lazy.numpy.smooth_functions import cbrt as cbrt
 from loopgrad.lazy.numpy.smooth_functions import hypot as hypot
 from loopgrad.lazy.numpy.smooth_functions import logaddexp as logaddexp
 from loopgrad.lazy.numpy.smooth_functions import sigmoid as sigmoid

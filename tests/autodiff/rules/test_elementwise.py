@@ -16,7 +16,7 @@ POSITIVE = np.array([0.2, 0.7, 1.3, 4.0])
 INSIDE = np.array([-0.8, -0.2, 0.1, 0.6])
 
 DOMAIN = {
-    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "log1p", "lgamma", "digamma"), POSITIVE),
+    **dict.fromkeys(("sqrt", "rsqrt", "cbrt", "log", "log2", "log10", "log1p", "lgamma", "digamma"), POSITIVE),
     **dict.fromkeys(("asin", "acos", "atanh"), INSIDE),
     "acosh": POSITIVE + 1.1,
 }

@@ -62,6 +62,7 @@ RANGES = {
     "asin": [uniform(-1, 1), logarithmic(1e-6, 1)],
     "acos": [uniform(-1, 1)],
     "atan": [uniform(-5, 5), logarithmic(1e-6, 1e10)],
+    "cbrt": [uniform(-2, 2), logarithmic(1e-44, 1e38)],
     "sinh": [uniform(-2, 2), uniform(-92, 92)],
     "cosh": [uniform(-2, 2), uniform(-92, 92)],
     "tanh": [uniform(-2, 2), logarithmic(1e-6, 20)],
