@@ -44,9 +44,9 @@ PUBLIC: Final = (
     "invert=bitwise_invert bitwise_left_shift left_shift=bitwise_left_shift bitwise_or bitwise_right_shift "
     "right_shift=bitwise_right_shift bitwise_xor cbrt ceil cos cosh digamma divide true_divide=divide equal erf erfc "
     "exp exp2 expm1 floor floor_divide fmod greater greater_equal less less_equal lgamma log log10 log1p log2 "
-    "logical_and logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power pow=power "
-    "reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient subtract tan "
-    "tanh trunc fix=trunc"
+    "logical_and logical_not logical_or logical_xor maximum minimum multiply negative not_equal positive power "
+    "pow=power reciprocal remainder mod=remainder round around=round rsqrt sign sin sinh sqrt square stop_gradient "
+    "subtract tan tanh trunc fix=trunc"
 )
 
 
