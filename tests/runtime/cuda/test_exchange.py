@@ -18,7 +18,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime import dlpack
 from loopgrad.runtime.devices import get_device
-from tests.runtime.cuda.simulated_process import SIMULATED, run_simulated
+from tests.runtime.cuda.simulated_process import SIMULATED
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
 
 ROOT = Path(__file__).parents[3]
@@ -30,11 +30,6 @@ def has_cuda() -> bool:
 
 needs_cuda = pytest.mark.skipif(not has_cuda(), reason="no CUDA device, and not the process in which one is simulated")
 needs_gpu = pytest.mark.skipif(SIMULATED in os.environ or not has_cuda(), reason="no CUDA device")
-
-
-@pytest.mark.skipif(SIMULATED in os.environ or has_cuda(), reason="runs in this process")
-def test_in_a_process_of_its_own():
-    run_simulated(__file__)
 
 
 @pytest.fixture

@@ -1,24 +1,17 @@
 """What a device's libraries do instead of own kernels, on a simulated CUDA whose libraries are NumPy.
 
-Run by itself this skips; `test_in_a_process_of_its_own` runs it where CUDA may be simulated.
+Run by itself this skips; test_with_a_simulated_driver.py runs it where CUDA may be simulated.
 """
 
 from __future__ import annotations
-
-import os
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
-from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
+from tests.runtime.cuda.simulated_process import inside
 
 PRIME, LONG = 16411, 1 << 14
-
-
-@pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
-def test_in_a_process_of_its_own():
-    run_simulated(__file__)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,7 @@ from loopgrad.codegen.targets.llvm_gpu import image
 from loopgrad.runtime.cuda import driver as cuda_driver
 from loopgrad.runtime.cuda.found import CudaMissing
 from loopgrad.runtime.devices import get_device
-from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
-
-
-@pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
-def test_in_a_process_of_its_own():
-    run_simulated(__file__)
+from tests.runtime.cuda.simulated_process import inside
 
 
 def several_kernels(x, n, library=lg):

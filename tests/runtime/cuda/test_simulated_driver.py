@@ -1,6 +1,6 @@
 """The runtime on a libcuda.so.1 without a GPU: what is called, in which order, and what a failure leaves.
 
-Run by itself this skips; `test_in_a_process_of_its_own` runs it where CUDA may be simulated.
+Run by itself this skips; test_with_a_simulated_driver.py runs it where CUDA may be simulated.
 """
 
 from __future__ import annotations
@@ -16,13 +16,8 @@ import loopgrad as lg
 from loopgrad.runtime.cuda.api import CudaApi
 from loopgrad.runtime.devices import get_device
 from tests.lazy.networks.test_attention import by_numpy
-from tests.runtime.cuda.simulated_process import SIMULATED, inside, run_simulated
+from tests.runtime.cuda.simulated_process import inside
 from tests.runtime.loops import gradient_of_ragged_loops, ragged_reference
-
-
-@pytest.mark.skipif(SIMULATED in os.environ, reason="this is that process")
-def test_in_a_process_of_its_own():
-    run_simulated(__file__)
 
 
 @pytest.fixture
