@@ -7,12 +7,12 @@ second ones are differences of those.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from nested_programs import statements
+from nested_checks import VALUE_TOLERANCE, NestedCheck, Pairs, Unsuitable, check_ways
 
 import loopgrad as lg
 
@@ -21,11 +21,6 @@ from .running import LoopgradRunning, NumPyRunning
 
 REAL = ("a", "b", "c", "m", "s")
 TINY, STEP = 1e-40, 1e-4
-Pairs = Iterator[tuple[str, Any, Any, float]]  # what, found, expected, tolerance
-
-
-class Unsuitable(Exception):
-    """Numbers too large, or a decision too close, for a comparison."""
 
 
 def inputs(program: Mutations, seed: int) -> State:
@@ -43,8 +38,11 @@ def loss_of(xp: Any, s: State) -> Any:
     return found + xp.sum(xp.sin(s["m"] * weights)) - xp.sum(xp.where(s["p"], s["c"], 0.3 * s["a"]))
 
 
-class Check:
-    """A program at two points."""
+class Check(NestedCheck):
+    """Against NumPy's run at complex numbers."""
+
+    REAL, AXIS = REAL, -1
+    tolerance = (1e-9, 1e-6)
 
     def __init__(self, program: Mutations) -> None:
         self.program = program
@@ -87,16 +85,14 @@ class Check:
         return loss_of(lg, LoopgradRunning(self.program).run(self.program.block, {**copied(real), **copied(rest)}))
 
     def tensors(self, s: State) -> tuple[State, State]:
-        return {n: lg.asarray(s[n]) for n in REAL}, {n: lg.asarray(s[n]) for n in ("k", "j", "p")}
+        return {n: lg.asarray(s[n]) for n in self.REAL}, {n: lg.asarray(s[n]) for n in ("k", "j", "p")}
 
-    def ways(self) -> dict[str, Callable[[], Pairs]]:
-        found = [self.values, self.gradient, self.compiled, self.replayed, self.batched, self.exported, self.twice]
-        names = {s[0] for s in statements(self.program.block)}
-        if "rule" not in names:
-            found += [self.pushed, self.pushed_twice]
-        if not names & {"compiled", "exported"}:  # called from outside, they leave no history
-            found += [self.afterwards]
-        return {way.__name__: way for way in found}
+    def ways(self) -> list[Callable[[], Pairs]]:
+        outside = self.names() & {"compiled", "exported"}  # called from outside, they leave no history
+        return [*super().ways(), self.exported, *([] if outside else [self.afterwards])]
+
+    def size(self, tolerance: float) -> float:
+        return 1.0 + max(abs(self.expected[name][2]) for name in ("point", "other")) + abs(self.expected["bend"])
 
     def values(self) -> Pairs:
         """Twice, the second time from what the first has left of its arguments: nothing may have changed there."""
@@ -105,36 +101,8 @@ class Check:
         for function in (lambda s: LoopgradRunning(self.program).run(self.program.block, copied(s)), run):
             state = function(tensors)
             for name, x in self.expected["point"][0].items():
-                yield name, state[name], x, 1e-10
+                yield name, state[name], x, VALUE_TOLERANCE
                 assert np.asarray(state[name]).dtype == self.point[name].dtype, (name, state[name].dtype)
-
-    def compared(self, name: str, value: Any, slopes: State) -> Pairs:
-        _, expected, slope = self.expected[name]
-        yield "value", value, expected, 1e-10
-        yield "slope", along(slopes, self.directions[0]), slope, 1e-9
-
-    def gradient(self) -> Pairs:
-        yield from self.compared("point", *lg.value_and_grad(self.loss)(*self.tensors(self.point)))
-
-    def compiled(self) -> Pairs:
-        with lg.options(direct=False):
-            step = lg.compile(lg.value_and_grad(self.loss))
-            for name, s in (("point", self.point), ("other", self.other), ("point", self.point)):
-                yield from self.compared(name, *step(*self.tensors(s)))
-
-    def replayed(self) -> Pairs:
-        replay = lg.compile(lg.value_and_grad(self.loss)).capture(*self.tensors(self.point))
-        results = [(name, replay.replay(*self.tensors(getattr(self, name)))) for name in ("other", "point")]
-        for name, found in results:
-            yield from self.compared(name, *found)
-
-    def batched(self) -> Pairs:
-        both = [self.tensors(s) for s in (self.point, self.other)]
-        real, rest = ({n: lg.stack([b[i][n] for b in both], axis=-1) for n in both[0][i]} for i in (0, 1))
-        function = lg.vmap(lg.value_and_grad(self.loss), in_axes=-1, out_axes=(0, -1))
-        values, slopes = function(real, rest)
-        for i, name in enumerate(("point", "other")):
-            yield from self.compared(name, values[i], {n: slopes[n][..., i] for n in REAL})
 
     def afterwards(self) -> Pairs:
         """Of a graph that is built, after a look at a part of it."""
@@ -142,7 +110,7 @@ class Check:
         state = LoopgradRunning(self.program).run(self.program.block, {**copied(real), **copied(rest)})
         loss = loss_of(lg, state)
         if self.program.seed % 2:
-            yield "b", state["b"], self.expected["point"][0]["b"], 1e-10
+            yield "b", state["b"], self.expected["point"][0]["b"], VALUE_TOLERANCE
         slopes = dict(zip(REAL, lg.gradients(loss, [real[n] for n in REAL]), strict=True))
         yield from self.compared("point", loss, slopes)
 
@@ -150,51 +118,10 @@ class Check:
         function = pickle.loads(pickle.dumps(lg.export(self.loss, *self.tensors(self.point))))
         yield from self.compared("other", *lg.value_and_grad(function)(*self.tensors(self.other)))
 
-    def pushed(self) -> Pairs:
-        real, rest = self.tensors(self.point)
-        one = {n: lg.asarray(d) for n, d in self.directions[0].items()}
-        value, slope = lg.jvp(lambda r: self.loss(r, rest), (real,), (one,))
-        yield "value", value, self.expected["point"][1], 1e-10
-        yield "tangent", slope, self.expected["point"][2], 1e-9
-
-    def twice(self) -> Pairs:
-        real, rest = self.tensors(self.point)
-        first = lambda r: along(lg.grad(self.loss)(r, rest), self.directions[0])
-        yield "bend", along(lg.grad(first)(real), self.directions[1]), self.expected["bend"], 1e-6
-
-    def pushed_twice(self) -> Pairs:
-        real, rest = self.tensors(self.point)
-        one, two = ({n: lg.asarray(d) for n, d in direction.items()} for direction in self.directions)
-        slopes = lg.jvp(lambda r: lg.grad(self.loss)(r, rest), (real,), (two,))[1]
-        yield "bend", along(slopes, self.directions[0]), self.expected["bend"], 1e-6
-        pushed = lambda r: lg.jvp(lambda q: self.loss(q, rest), (r,), (one,))[1]
-        yield "forward twice", lg.jvp(pushed, (real,), (two,))[1], self.expected["bend"], 1e-6
-
 
 def copied(s: State) -> State:
     return {n: x.copy() for n, x in s.items()}
 
 
-def along(slopes: State, direction: State) -> Any:
-    return sum((slopes[n] * direction[n]).sum() for n in REAL)
-
-
 def check_mutations(program: Mutations, device: str, ways: Any = None) -> int:
-    """AssertionError where a way differs from NumPy; how many ways there were, 0 for an unsuitable program."""
-    check = Check(program)
-    try:
-        expected = check.expected
-    except Unsuitable:
-        return 0
-    scale = 1.0 + max(abs(expected[name][2]) for name in ("point", "other")) + abs(expected["bend"])
-    count = 0
-    for name, way in check.ways().items():
-        if ways is not None and name not in ways:
-            continue
-        with lg.default_device(device):
-            for what, found, wanted, tolerance in way():
-                message = f"{name}: {what} on {device}\n    {program}"
-                bounds = {"rtol": tolerance, "atol": tolerance * scale}
-                np.testing.assert_allclose(np.asarray(found), wanted, **bounds, err_msg=message)
-        count += 1
-    return count
+    return check_ways(Check(program), device, ways)
