@@ -13,11 +13,14 @@ Inputs keep their number, order and identity: callers bind buffers to them by po
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
 from loopgrad.graph.primitives import INFER
 from loopgrad.graph.types import TensorType
+
+NOTHING: Final[Mapping[Value, Value]] = MappingProxyType({})
 
 
 class GraphBuilder:
@@ -99,14 +102,15 @@ def renewed(node: Node, operands: tuple[Value, ...], regions: tuple[Graph, ...])
     return Node(node.op, operands, types, node.attrs, regions, node.loc)
 
 
-def map_regions(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
-    """`graph` with `transform` applied to the direct regions of its nodes (same interface out)."""
+def node_by_node(
+    graph: Graph, renew: Callable[[Node, tuple[Value, ...]], Node], replaced: Mapping[Value, Value] = NOTHING
+) -> Graph:
+    """`graph` with operands and outputs looked up in `replaced` first, and each node as `renew` makes it of its
+    operands, with results of the same types. Itself where nothing is replaced."""
+    env = dict(replaced)
     nodes: list[Node] = []
-    env: dict[Value, Value] = {}
     for node in graph.nodes:
-        operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
-        regions = tuple([transform(r) for r in node.regions]) if node.regions else ()
-        current = renewed(node, operands, regions)
+        current = renew(node, tuple([env.get(v, v) for v in node.operands]) if env else node.operands)
         if current is not node:
             env.update(zip(node.results, current.results, strict=True))
         nodes.append(current)
@@ -115,16 +119,18 @@ def map_regions(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
 
 
+def map_regions(graph: Graph, transform: Callable[[Graph], Graph]) -> Graph:
+    """`graph` with `transform` applied to the direct regions of its nodes (same interface out)."""
+
+    def renew(node: Node, operands: tuple[Value, ...]) -> Node:
+        return renewed(node, operands, tuple([transform(r) for r in node.regions]) if node.regions else ())
+
+    return node_by_node(graph, renew)
+
+
 def substituted(graph: Graph, replaced: Mapping[Value, Value]) -> Graph:
     """`graph` with operands and outputs looked up in `replaced` first."""
-    env = dict(replaced)
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
-        if current is not node:
-            env.update(zip(node.results, current.results, strict=True))
-        nodes.append(current)
-    return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
+    return node_by_node(graph, lambda node, operands: renewed(node, operands, node.regions), replaced)
 
 
 def read_values(graph: Graph) -> set[Value]:

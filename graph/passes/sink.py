@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import renewed, substituted
+from loopgrad.graph.rebuild import node_by_node, renewed, substituted
 from loopgrad.graph.regions import Region
 from loopgrad.graph.types import TensorType
 
@@ -25,20 +25,15 @@ SMALL_LITERAL: Final = 16  # elements
 
 def run(graph: Graph) -> Graph:
     """`graph` with free values recomputed in the regions that captured them, outermost first."""
-    env: dict[Value, Value] = {}
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        operands = tuple([env.get(v, v) for v in node.operands]) if env else node.operands
-        current = renewed(node, operands, node.regions)
-        if current.regions:
-            current = _sunk(current)
-            current = renewed(current, current.operands, tuple([run(r) for r in current.regions]))
-        if current is not node:
-            env.update(zip(node.results, current.results, strict=True))
-        nodes.append(current)
-    if not env:
-        return graph
-    return Graph(graph.inputs, tuple(nodes), tuple([env.get(v, v) for v in graph.outputs]))
+    return node_by_node(graph, _renew)
+
+
+def _renew(node: Node, operands: tuple[Value, ...]) -> Node:
+    current = renewed(node, operands, node.regions)
+    if not current.regions:
+        return current
+    current = _sunk(current)
+    return renewed(current, current.operands, tuple([run(r) for r in current.regions]))
 
 
 def _sunk(node: Node) -> Node:
