@@ -299,6 +299,7 @@ def test_parts_are_views() -> None:
         lg.ones(2).imag[0] = 1.0
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_transforms_of_complex_functions() -> None:
     """Batches, own rules, checkpoints, budgets, carries that become complex."""
     z = lg.asarray(Z)

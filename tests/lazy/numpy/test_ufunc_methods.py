@@ -67,6 +67,7 @@ def test_at_writes_to_the_tensor(device: str) -> None:
     assert whole[0, 0] == np.int8(np.int16(207) - 256)
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_methods_are_differentiated() -> None:
     x = lg.asarray([1.5, 0.5, 2.0, 0.75])
     weights = lg.asarray([1.0, 3.0, 0.5, 2.0])

@@ -3,8 +3,6 @@ mpmath's hypergeometric series and central differences of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from scipy import special
@@ -41,14 +39,8 @@ KNOWN = np.array([
 ])  # fmt: skip
 
 
-@pytest.fixture
-def formulas_alone() -> Iterator[None]:
-    """What is asked is what the derivatives are, not how a device computes them: it would compile them for long."""
-    with lg.default_device("interpreter"):
-        yield
-
-
-def test_values_and_derivatives(formulas_alone: None) -> None:
+@pytest.mark.usefixtures("formulas_alone")
+def test_values_and_derivatives() -> None:
     """By each argument, of both functions, in both modes."""
     *arguments, below, above, by_a, by_b, by_x = KNOWN.T
     expected = np.array([by_a, by_b, by_x])
@@ -81,7 +73,8 @@ def test_shapes_of_all_sizes(dtype: type) -> None:
             np.testing.assert_allclose(found, expected, tolerance, floor, err_msg=f"{name} from {least}")
 
 
-def test_shapes_beyond_all_measure(formulas_alone: None) -> None:
+@pytest.mark.usefixtures("formulas_alone")
+def test_shapes_beyond_all_measure() -> None:
     """Where shapes are so large or small that a value is 0 or 1, it and its slopes are numbers."""
     sizes = np.array([3e-308, 1e-300, 1e-160, 1e-17, 1.0, 1e17, 1e160, 1e300])
     x = np.array([1e-300, 1e-17, 0.3, 0.5, 1.0 - 2.0**-53])

@@ -4,7 +4,7 @@ SciPy's functions have in closed form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,10 @@ from scipy import special
 import loopgrad as lg
 from tests.programs.special_cases import REFERENCE
 
+pytestmark = pytest.mark.usefixtures("formulas_alone")
 S = lg.special
 ROOT_PI, INF, NAN = np.sqrt(np.pi), np.inf, np.nan
 Slope = Callable[[Any, Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def _formulas_alone() -> Iterator[None]:
-    """What is asked is what the formulas are, not how a device computes them."""
-    with lg.default_device("interpreter"):
-        yield
 
 
 # name -> the slope by x and the value

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from scipy import stats
 
 import loopgrad as lg
 
+pytestmark = pytest.mark.usefixtures("formulas_alone")
 LINE = np.array([-30.0, -3.0, -1.0, -0.2, 0.0, 1e-9, 0.4, 1.0, 2.6, 40.0])
 HALF = np.array([-1.0, 0.0, 1e-8, 0.3, 1.0, 2.5, 30.0])
 UNIT = np.array([-0.5, 0.0, 1e-8, 0.3, 0.6, 1.0, 1.5])
@@ -37,13 +37,6 @@ WITHOUT = {  # their formulas aren't closed
     ("vonmises", "cdf"), ("vonmises", "sf"), ("wrapcauchy", "cdf"), ("wrapcauchy", "sf"), ("betabinom", "cdf"),
     ("betabinom", "sf"),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _formulas_alone() -> Iterator[None]:
-    """What is asked is what the formulas are, not how a device computes them."""
-    with lg.default_device("interpreter"):
-        yield
 
 
 def has(name: str, method: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
 import loopgrad as lg
 
@@ -55,6 +56,7 @@ def test_first_and_second_derivatives(device):
     check(a, rng.normal(size=a.shape), 1e-12)
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_larger_matrices():
     rng = np.random.default_rng(5)
     for n in (5, 9):
@@ -63,6 +65,7 @@ def test_larger_matrices():
     check(matrices(4, rng).astype(np.float32), rng.normal(size=(9, 4, 4)).astype(np.float32), 1e-4)
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_third_derivatives():
     """Of a matrix that lacks three ranks no lower ones are other than 0."""
     a = np.zeros((4, 4))
@@ -81,6 +84,7 @@ def _moved(f, e):
     return lambda a: lg.jvp(f, (a,), (along,))[1]
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_fourth_derivatives():
     """Of a matrix that lacks four ranks, or does but for rounding, they are NaN and no wrong number; the regular one
     beside it has its own."""

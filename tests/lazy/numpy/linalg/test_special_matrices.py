@@ -59,6 +59,7 @@ def test_batches_are_matrices_side_by_side(device: str) -> None:
     check(blocks[1], np.asarray(lg.linalg.block_diag(leslie[1], M)))
 
 
+@pytest.mark.usefixtures("formulas_alone")
 def test_derivatives() -> None:
     def all_of_them(c: Any, r: Any) -> Any:
         m = lg.linalg
