@@ -156,9 +156,7 @@ class Node:
         return f"<Node {self.op} {dict(self.attrs)} -> {', '.join(str(r.type) for r in self.results)}>"
 
 
-def _node_of(
-    value: Noted, op: str, operands: tuple[Any, ...], attrs: Mapping[str, Any], loc: Location | None
-) -> Node:
+def _node_of(value: Noted, op: str, operands: tuple[Any, ...], attrs: Mapping[str, Any], loc: Location | None) -> Node:
     if float in map(type, operands):
         operands = tuple([_constant(v, operands, loc) if type(v) is float else v for v in operands])
     node: Node = object.__new__(Node)

@@ -188,9 +188,7 @@ def _numbered_beyond(cases: list[pytest.Item]) -> set[pytest.Item]:
     """What the sample of seeds leaves out of the cases of one test."""
     seeds = list(dict.fromkeys(str(_parameters(case).get("seed")) for case in cases))
     first = seeds[:_FIRST_SEEDS]
-    return {
-        case for case in cases if _share(case.nodeid) >= _SEEDS and str(_parameters(case).get("seed")) not in first
-    }
+    return {case for case in cases if _share(case.nodeid) >= _SEEDS and str(_parameters(case).get("seed")) not in first}
 
 
 def _names(mark: pytest.Mark) -> list[str]:

@@ -71,8 +71,8 @@ def loopgrad(arrays: Arrays) -> Contender:
         def step(_: Any, carry: Any) -> Any:
             angles, speeds = carry
             unfinished = lambda middle: lg.max(lg.abs(residual(lg, middle, angles, speeds, stiffness))) > CLOSE
-            better = lambda middle: middle - lg.linalg.solve(
-                slope(lg, middle, stiffness), residual(lg, middle, angles, speeds, stiffness)
+            better = lambda middle: (
+                middle - lg.linalg.solve(slope(lg, middle, stiffness), residual(lg, middle, angles, speeds, stiffness))
             )
             # one more step, so that the derivative has converged as well
             middle = better(lg.while_loop(unfinished, better, angles))

@@ -344,7 +344,10 @@ def matrices(shape: tuple[int, ...]) -> int:
 
 
 def row(
-    name: str, infer: Infer, reference: Callable[..., tuple[Array, ...]], axes: AxisRule = _batch_axes,
+    name: str,
+    infer: Infer,
+    reference: Callable[..., tuple[Array, ...]],
+    axes: AxisRule = _batch_axes,
     not_differentiable: str = "",
 ) -> Primitive:
     return Primitive(

@@ -151,9 +151,7 @@ def rounded(tree: Tree, like: Tree) -> Tree:
     totals, structure = flatten(tree.totals)
     leaves = flatten(like)[0]
     with np.errstate(all="ignore"):
-        sums = [
-            np.asarray(_one(t, r), np.asarray(x).dtype) for t, r, x in zip(totals, tree.rests, leaves, strict=True)
-        ]
+        sums = [np.asarray(_one(t, r), np.asarray(x).dtype) for t, r, x in zip(totals, tree.rests, leaves, strict=True)]
     return unflatten(structure, sums)
 
 

@@ -114,9 +114,7 @@ class Generator(Draws["Tensor"]):
         """
         return _filled("standard_normal", super().standard_normal, size, dtype, out)
 
-    def standard_exponential(
-        self, size: Any = None, dtype: Any = None, method: str = "zig", out: Out = None
-    ) -> Tensor:
+    def standard_exponential(self, size: Any = None, dtype: Any = None, method: str = "zig", out: Out = None) -> Tensor:
         """Exponential floats with mean 1; `out` as of `random`. NumPy's `method`, "zig" or "inv", changes nothing.
 
         >>> lg.random.default_rng(7).standard_exponential(3).shape

@@ -10,9 +10,7 @@ from loopgrad.lazy.tensor.trees import flatten, unflatten
 from loopgrad.lazy.transforms.static_arguments import StaticParameters, with_static
 
 
-def inlined(
-    fun: Callable[..., Any], static: StaticParameters, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def inlined(fun: Callable[..., Any], static: StaticParameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `fun` returns, traced into the program around it.
 
     As of a call that is computed, containers of arguments are the function's own, and results share memory neither with

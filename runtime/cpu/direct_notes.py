@@ -66,9 +66,7 @@ class CpuNotedProgram(NotedProgram):
         return [dense(found[self.computed[v]], cast(TensorType, v.type)) for v in wanted]
 
 
-def noted_program(
-    programs: DirectPrograms, output: Noted, leaf_of: LeafOf, options: Options
-) -> CpuNotedProgram | None:
+def noted_program(programs: DirectPrograms, output: Noted, leaf_of: LeafOf, options: Options) -> CpuNotedProgram | None:
     """The program of a noted value; None where a graph is needed."""
     if options.fast_math:
         return None

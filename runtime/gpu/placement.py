@@ -82,11 +82,13 @@ def place(driver: Driver, program: ProgramRecord, device_decided: bool) -> Place
         count=count,
         arena_size=program.arena.size,
         offsets=(*[(SLOTS + slot, offset) for slot, offset in program.arena.slots.items()], *scratch),
-        own=tuple([
-            (i, 0 if i in program.rows else slot.type.nbytes)
-            for i, slot in enumerate(program.slots)
-            if i not in placed
-        ]),
+        own=tuple(
+            [
+                (i, 0 if i in program.rows else slot.type.nbytes)
+                for i, slot in enumerate(program.slots)
+                if i not in placed
+            ]
+        ),
         constants=constants,
         shared=shared,
         control=shared.words.view(np.uint8)[:control_size],

@@ -174,13 +174,17 @@ PRODUCTS: dict[str, list[Case]] = {
     ],
     "convolve": _binary("convolve", (X, M[0])),
     "conv_general_dilated": [
-        (lambda m, x, w: m.conv_general_dilated(x.reshape(1, 2, -1), w.reshape(1, 2, -1), (2,), "VALID"),
-         (np.arange(8.0), Y[:4])),
+        (
+            lambda m, x, w: m.conv_general_dilated(x.reshape(1, 2, -1), w.reshape(1, 2, -1), (2,), "VALID"),
+            (np.arange(8.0), Y[:4]),
+        ),
     ],
     "dot_general": [(lambda m, x, y: m.dot_general(x, y, (([2], [1]), ([0], [0]))), (CUBE, np.stack([N, N * N])))],
     "reduce_window": [
-        *[(lambda m, x, f=f, s=s: m.reduce_window(x, s, getattr(m, f), (3,)), (X,))
-          for f, s in (("add", 0.0), ("multiply", 1.0), ("maximum", -math.inf), ("minimum", math.inf))],
+        *[
+            (lambda m, x, f=f, s=s: m.reduce_window(x, s, getattr(m, f), (3,)), (X,))
+            for f, s in (("add", 0.0), ("multiply", 1.0), ("maximum", -math.inf), ("minimum", math.inf))
+        ],
         (lambda m, x: m.reduce_window(x, 0.0, m.add, (9,), (2,)), (np.cos(np.arange(20.0)),)),
     ],
     "dynamic_slice": [(lambda m, x: m.dynamic_slice(x, [1, 1], [2, 3]), (M,))],

@@ -107,8 +107,13 @@ def test_xarray() -> None:
     xarray = pytest.importorskip("xarray")
     wanted, got = [xarray.DataArray(a, dims=("a", "b", "c"), coords={"c": np.arange(4.0)}) for a in (X, lg.asarray(X))]
     for call in (
-        lambda x: x.interp(c=[0.5, 2.25]), lambda x: xarray.where(x > 3, x, 0.0), lambda x: x.where(x > 3, -1.0),
-        lambda x: x.std("b"), lambda x: x.differentiate("c"), lambda x: x.quantile(0.3, "c"), lambda x: x.diff("a"),
+        lambda x: x.interp(c=[0.5, 2.25]),
+        lambda x: xarray.where(x > 3, x, 0.0),
+        lambda x: x.where(x > 3, -1.0),
+        lambda x: x.std("b"),
+        lambda x: x.differentiate("c"),
+        lambda x: x.quantile(0.3, "c"),
+        lambda x: x.diff("a"),
     ):
         np.testing.assert_allclose(np.asarray(call(got).data), call(wanted).data, rtol=1e-12)
 

@@ -74,8 +74,10 @@ def agrees(device, make, n, a, x):
 
 
 def substituted(m, n):
-    lower = (lambda a, b: np.linalg.solve(a, b)) if m is np else (
-        lambda a, b: lg.linalg.solve_triangular(a, b[:, None], lower=True)[:, 0]
+    lower = (
+        (lambda a, b: np.linalg.solve(a, b))
+        if m is np
+        else (lambda a, b: lg.linalg.solve_triangular(a, b[:, None], lower=True)[:, 0])
     )
     return lambda a, x: m.sin(x) + 0.5 * lower(m.tril(a) + 3.0 * np.eye(n), x[::-1])
 

@@ -78,9 +78,7 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch, text: str) -
         assert program_memory.chosen_limit() == 1 << 29
 
 
-def test_ever_new_programs_stay_few(
-    compiled_device: str, young_heap: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ever_new_programs_stay_few(compiled_device: str, young_heap: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that never repeats itself; what it uses all the time stays compiled."""
     SESSION.clear()
     alone = ProgramMemory(1 << 40)  # what other tests have left doesn't count

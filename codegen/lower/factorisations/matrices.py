@@ -206,5 +206,3 @@ def total(
 
 def copy(e: KernelBuilder, source: MatrixOperand, target: Matrix, rows: int, columns: int) -> None:
     repeated(e, rows, lambda i: repeated(e, columns, lambda j: target.put(i, source.at(i, j), j)))
-
-

@@ -106,9 +106,7 @@ def turn_rows(rows: Matrix, p: Position, q: Position, cosine: KValue, sine: Numb
     in_fours(rows.ctx.emitter, 0, rows.columns, some)
 
 
-def pairs(
-    e: KernelBuilder, n: int, body: Callable[..., Sequence[KValue]], inits: Sequence[KValue]
-) -> Sequence[KValue]:
+def pairs(e: KernelBuilder, n: int, body: Callable[..., Sequence[KValue]], inits: Sequence[KValue]) -> Sequence[KValue]:
     """body(p, q, *values) for all p < q."""
 
     def row(p: KValue, *values: KValue) -> Sequence[KValue]:

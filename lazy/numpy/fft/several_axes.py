@@ -28,9 +28,7 @@ Axes = Sequence[int] | None
 LAST_TWO: Final = (-2, -1)
 
 
-def fftn(
-    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
-) -> Tensor:
+def fftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The discrete Fourier transform along several axes (None: all, or the last ones, as many as `s` has lengths).
 
     `s`: to how many numbers x is cut or filled up with zeros along each of them, -1 for all there are. `norm`, dtypes
@@ -43,9 +41,7 @@ def fftn(
     return delivered("fftn", _along("fftn", x, s, axes, norm, inverse=False), out)
 
 
-def ifftn(
-    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
-) -> Tensor:
+def ifftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The inverse of `fftn`, with its arguments, dtypes and errors.
 
     >>> lg.fft.ifftn(lg.asarray([[10.0, -2.0], [-4.0, 0.0]])).real
@@ -55,9 +51,7 @@ def ifftn(
     return delivered("ifftn", _along("ifftn", x, s, axes, norm, inverse=True), out)
 
 
-def rfftn(
-    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
-) -> Tensor:
+def rfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The `fftn` of real numbers, without what the rest of it says already: the last of the axes has
     n // 2 + 1 numbers.
 
@@ -128,9 +122,7 @@ def irfft2(
     return delivered("irfft2", _to_reals("irfft2", x, s, axes, norm), out)
 
 
-def hfftn(
-    x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
-) -> Tensor:
+def hfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The `fftn`, which is real, of numbers with Hermitian symmetry, x[-i, -j] = conj(x[i, j]), of which the last of
     the axes has the first n // 2 + 1.
 

@@ -136,7 +136,6 @@ class Builder:
         block = Block((j, w), ops, (after,))
         pool += self.op("for", (count, forward[0]), (float32,), {"reverse": True}, (block,))
 
-
     def place(self, pool):
         """An index below 4, of all lanes or of each."""
         if self.random.random() < 0.4:

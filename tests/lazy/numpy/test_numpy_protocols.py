@@ -70,9 +70,14 @@ def test_numpy_functions_given_what_no_tensor_holds_are_numpys(device: str) -> N
     x = lg.asarray([3.0, 1.0])
     objects = np.array([2, None], object)
     for call in (
-        lambda x: np.broadcast_arrays(x, None, np.ones(1)), lambda x: np.append(x, "a"), lambda x: np.isin(x, [None]),
-        lambda x: np.concatenate([x, objects]), lambda x: np.equal(x, None), lambda x: np.equal(objects, x),
-        lambda x: np.multiply(np.array([2, 3], object), x), lambda x: objects == x,
+        lambda x: np.broadcast_arrays(x, None, np.ones(1)),
+        lambda x: np.append(x, "a"),
+        lambda x: np.isin(x, [None]),
+        lambda x: np.concatenate([x, objects]),
+        lambda x: np.equal(x, None),
+        lambda x: np.equal(objects, x),
+        lambda x: np.multiply(np.array([2, 3], object), x),
+        lambda x: objects == x,
     ):
         got, wanted = call(x), call(np.asarray(x))
         assert type(got) is type(wanted)

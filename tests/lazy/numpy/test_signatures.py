@@ -86,7 +86,8 @@ def misplaced(ours: list[P], theirs: list[P]) -> list[str]:
         return []
     places = [p for p in ours if p.kind in BY_POSITION]
     return [
-        p.name for i, p in enumerate(t for t in theirs if t.kind in BY_POSITION)
+        p.name
+        for i, p in enumerate(t for t in theirs if t.kind in BY_POSITION)
         if p.name != "self" and (i >= len(places) or (places[i].kind in BY_NAME and places[i].name != p.name))
     ]
 
@@ -124,9 +125,15 @@ def test_what_is_missing_is_refused() -> None:
 def test_numpys_functions_take_operands_by_name(device: str) -> None:
     x = lg.asarray([[3.0, -1.0], [2.0, 4.0]])
     for call in (
-        lambda x: np.sum(a=x, axis=0), lambda x: np.clip(a=x, a_min=0, a_max=2), lambda x: np.mean(a=x, out=None),
-        lambda x: np.linalg.solve(a=x, b=x[0]), lambda x: np.interp(x=x[0], xp=x[1], fp=x[1]), lambda x: np.flip(m=x),
-        lambda x: np.pad(array=x, pad_width=1), lambda x: np.tensordot(a=x, b=x, axes=1), lambda x: np.fft.fft(a=x),
+        lambda x: np.sum(a=x, axis=0),
+        lambda x: np.clip(a=x, a_min=0, a_max=2),
+        lambda x: np.mean(a=x, out=None),
+        lambda x: np.linalg.solve(a=x, b=x[0]),
+        lambda x: np.interp(x=x[0], xp=x[1], fp=x[1]),
+        lambda x: np.flip(m=x),
+        lambda x: np.pad(array=x, pad_width=1),
+        lambda x: np.tensordot(a=x, b=x, axes=1),
+        lambda x: np.fft.fft(a=x),
     ):
         got = call(x)
         assert isinstance(got, lg.Tensor)

@@ -203,7 +203,7 @@ def running(name: str, reverse: bool = False) -> Operation:
 
 
 REAL: dict[str, Operation] = {
-    "waves": lambda o, s, c: o.xp.sin(s["v"] + c) * o.xp.cos(s["w"]) - o.xp.exp(-s["w"] ** 2),
+    "waves": lambda o, s, c: o.xp.sin(s["v"] + c) * o.xp.cos(s["w"]) - o.xp.exp(-(s["w"] ** 2)),
     "roots": lambda o, s, c: o.xp.sqrt(1.0 + s["v"] ** 2) - o.xp.log1p(s["w"] ** 2) * c,
     "powers": lambda o, s, c: (1.2 + s["v"] ** 2) ** s["w"] - o.xp.arctan2(s["w"], 1.5 + c + s["v"]),
     "steps": lambda o, s, c: o.choose(s["v"] > s["w"], o.xp.sin(s["v"]), c * s["w"]),

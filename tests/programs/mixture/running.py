@@ -228,6 +228,7 @@ class LoopgradRunning(Running):
 
     def _rule(self, s: State, body: Block) -> State:
         """A function whose rule is its own derivative, by vjp."""
+
         @lg.custom_vjp
         def function(s: State) -> State:
             return self.run(body, s)
