@@ -24,6 +24,7 @@ from loopgrad.graph.primitives import (
     named_axes,
     random,
     reduction,
+    segments,
     stack,
     window_products,
 )
@@ -49,6 +50,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "fourier": fourier.ROWS,
     "control": control.ROWS,
     "random": random.ROWS,
+    "segments": segments.ROWS,
     "stack": stack.ROWS,
     "complex_parts": complex_parts.ROWS,
     "collectives": collectives.ROWS,
@@ -69,6 +71,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **fourier.ROWS,
     **control.ROWS,
     **random.ROWS,
+    **segments.ROWS,
     **stack.ROWS,
     **complex_parts.ROWS,
     **collectives.ROWS,

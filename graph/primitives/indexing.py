@@ -2,20 +2,14 @@
 
     gather   (x, i_0 .. i_{m-1})            -> I + x.shape[m:]
     scatter  (x, i_0 .. i_{m-1}, updates)   attrs kind: add mul min max set -> x's type
-    segment_sum  (values, segments, rows)   attrs shape, rank -> floats of that shape, of at least 32 bits
 
 The indices share one integer dtype and one shape I; index j addresses dim j of x. Gather clamps an index
 to its dim (a dim of extent 0 reads as 0), scatter drops the update. Negative indices are out of range
 like any other. Updates that meet are combined in row-major order of I: for `set` the last one wins.
-
-Scheduling makes a `segment_sum` of a scatter that adds rows (`codegen/schedule/row_sums.py`). The first `rank` axes of
-`shape` number the rows of the result, and the elements below them are as many as a row of `values` has. Row rows[k] of
-these is added to row segments[k], or dropped where there is none. `segments` and `rows` are int32; segments ascend.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -39,7 +33,7 @@ from loopgrad.graph.primitives.primitive import (
     tensor_type,
     types_text,
 )
-from loopgrad.graph.types import TensorType, sum_dtype
+from loopgrad.graph.types import TensorType
 
 # kind -> (kinds of dtype allowed, ufunc that combines an element with its update)
 COMBINE: Final[dict[str, tuple[str, np.ufunc | None]]] = {
@@ -123,25 +117,6 @@ def _scatter(attrs: Attrs, x: Array, *rest: Array) -> tuple[Array]:
     return (scatter_array(attrs["kind"], x, rest[:-1], rest[-1], None),)
 
 
-def _infer_segments(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    return (TensorType(attrs["shape"], sum_dtype(operands[0].dtype)),)
-
-
-def _made_later(attrs: Attrs, size: int) -> Attrs:
-    raise AssertionError("scheduling makes sums of segments, when all is batched")
-
-
-def segment_sum(attrs: Attrs, values: Array, segments: Array, rows: Array) -> tuple[Array]:
-    shape, rank = attrs["shape"], attrs["rank"]
-    count, width = prod(shape[:rank]), prod(shape[rank:])
-    result = np.zeros((count, width), added_in(values.dtype))
-    inside = (segments >= 0) & (segments < count)
-    wide = values.dtype if values.dtype.itemsize > 2 else np.dtype(np.float32)
-    with np.errstate(all="ignore"):
-        np.add.at(result, segments[inside], values.reshape(-1, width)[rows[inside]].astype(result.dtype, copy=False))
-        return (result.reshape(shape).astype(wide, copy=False),)
-
-
 def _gather_axes(node: Node, operand: int, axes: Axes) -> Axes | None:
     """Window dims of the table and all dims of the indices survive; looked-up dims don't."""
     if operand:
@@ -177,9 +152,5 @@ ROWS: Final[dict[str, Primitive]] = table(
         name="scatter", public=None, kind=Kind.INDEXING, infer=_infer_scatter, reference=_scatter,
         interval=intervals.scatter, axes=_scatter_axes, heavy=True, updates=True,
         exact=_scatter_exact,
-    ),
-    Primitive(
-        name="segment_sum", public=None, kind=Kind.LIBRARY, kinds="f", infer=_infer_segments, reference=segment_sum,
-        batched=_made_later, heavy=True, not_differentiable="it is what a scatter became",
     ),
 )  # fmt: skip

@@ -5,7 +5,7 @@ import pytest
 
 from loopgrad.codegen.program import ArraySlot, Program, RoutineStep
 from loopgrad.codegen.targets.gpu.routines import segment_sums
-from loopgrad.graph.primitives.indexing import segment_sum
+from loopgrad.graph.primitives.segments import segment_sum
 from loopgrad.graph.types import TensorType, bfloat16, float16, float32, float64, int32, sum_dtype
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
