@@ -30,6 +30,10 @@ from loopgrad.lazy.tensor.storage import LONE, by_rows, is_lone, viewed
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_KNOWN: Final = 1024  # calls of a function, before all are forgotten
+MOST_MISSED: Final = 256
+SELDOM: Final = 8
+"""After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
+the other makes no call twice, and what its array is computed as gets longer each time."""
 MOST_OPERANDS: Final = 8
 MOST_STEPS: Final = 256
 PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
@@ -66,18 +70,22 @@ class Calls:
 
     def __init__(self, views: bool = False) -> None:
         self._views = views
+        self._missed = 0  # calls in a row that weren't known
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """What a function returns at the top level, for a function of ours that the user's line calls."""
         tensors: list[TensorCore] = []
         operands: list[Value] = []
-        words = call_words(args, options, tensors, operands)
+        self._missed += 1
+        seldom = self._missed > MOST_MISSED and self._missed % SELDOM != 0
+        words = None if seldom else call_words(args, options, tensors, operands)
         if words is None:
             return function(*args, **options)
         known = self._known
         recipe = known.get(words, _UNKNOWN)
         if recipe is not None and recipe.steps and is_in_force(recipe.config):
+            self._missed = 0
             value = noted_again(recipe.steps, operands, user_location(2))
             if recipe.way is None:
                 return held(value, recipe.weak)

@@ -299,3 +299,22 @@ def test_few_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(40):
         calls.result(lg.roll.__wrapped__, (lg.asarray(vector), k), {})  # type: ignore[attr-defined]
         assert len(calls._known) <= 4
+
+
+def test_after_many_unknown_calls_few_are_looked_at_until_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    words = repeated_calls.call_words
+    monkeypatch.setattr(repeated_calls, "call_words", lambda *args: looks.append(args) or words(*args))
+    calls, x = repeated_calls.Calls(), lg.asarray(vector)
+
+    def times(k: int) -> Any:
+        return calls.result(lambda t, n: t * float(n), (x, k), {})
+
+    for k in range(repeated_calls.MOST_MISSED + 800):
+        times(k)
+    assert len(looks) == repeated_calls.MOST_MISSED + 100
+    for _ in range(8 * repeated_calls.SELDOM):
+        np.testing.assert_array_equal(times(3), vector * 3.0)
+    looks.clear()
+    times(5)
+    assert len(looks) == 1

@@ -382,6 +382,16 @@ def test_lines_whose_programs_were_forgotten_are_learned_again(usual: list[Any])
             assert not usual
 
 
+def test_constants_that_somebody_holds_are_no_reason_to_look_further(usual: list[Any]) -> None:
+    """A list of 1,000 products with a named number took half a second to become an array."""
+    number = lg.asarray(2.0)
+    for k in range(20):
+        if k == 10:
+            usual.clear()
+        assert float(number * 2.5 + number - k) == 7.0 - k
+    assert usual == []
+
+
 def test_settings_in_turns_keep_their_lines(usual: list[Any]) -> None:
     x = lg.asarray(np.arange(4.0))
     for again in range(6):
