@@ -36,11 +36,11 @@ _NAMES: Final = {"getrefcount": getrefcount, "open_numbers": open_numbers}
 
 
 def line_code(
-    places: Places, firsts: Sequence[int], counts: Sequence[int], inputs: Sequence[int], numbers: Sequence[int]
+    places: Places, firsts: Sequence[int], counts: Sequence[int | None], inputs: Sequence[int], numbers: Sequence[int]
 ) -> LineCode:
     """The code of a line. `firsts`: for each of the values on the way and then the leaves, as `places` lists them,
-    where the same value is first; `counts`: of references to each of those on the way. `inputs` and `numbers`: their
-    places among the parts."""
+    where the same value is first; `counts`: of references to each of those on the way, where these matter. `inputs` and
+    `numbers`: their places among the parts."""
     inner, leaves = places.inner_places, places.leaf_places
     text = ["def taken(p0, device):", f" if p0.known is not None or len(p0.note) != {NODE}: return None"]
     for part, operands, open in places.steps:
@@ -49,7 +49,8 @@ def line_code(
         if open:
             text.append(f" {_listed('p', range(operands.stop, operands.stop + open))} = open_numbers(p{part})")
     differs = [f"p{part}.known is not None" for part in inner]
-    differs += [f"getrefcount(p{part}) != {n}" for part, n in zip(inner, _counts(firsts, counts), strict=True)]
+    named = zip(inner, _counts(firsts, counts), strict=True)
+    differs += [f"getrefcount(p{part}) != {n}" for part, n in named if n is not None]
     both = [*inner, *leaves]
     differs += [f"p{both[i]} is not p{both[first]}" for i, first in enumerate(firsts) if first != i]
     values, read = (
@@ -67,12 +68,12 @@ def line_code(
     return made
 
 
-def _counts(firsts: Sequence[int], counts: Sequence[int]) -> list[int]:
+def _counts(firsts: Sequence[int], counts: Sequence[int | None]) -> list[int | None]:
     """What `getrefcount` gives in the code: each value on the way has a name for each time that it is read, where it
     has two places in lists otherwise."""
     inner = [*firsts[: len(counts)]]
     more = [inner.count(first) - 1 for first in inner]
-    return [NAMED + n - ONCE - m for n, m in zip(counts, more, strict=True)]
+    return [None if n is None else NAMED + n - ONCE - m for n, m in zip(counts, more, strict=True)]
 
 
 def _same(parts: Sequence[int]) -> list[str]:

@@ -32,6 +32,7 @@ from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
 from loopgrad.graph.noted_lists import NotedList, noted_list
 from loopgrad.graph.passes.alike import MANY
+from loopgrad.graph.primitives import NULLARY
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
@@ -145,7 +146,7 @@ class Trees:
                 return None
             kept, along = held
             line = tree.line.keeping.get(kept) if kept else line
-        elif t._view is None:
+        if not along and t._view is None:
             tree.times += 1
             if tree.times == OFTEN:
                 self._often = tree, tree.code()
@@ -181,6 +182,7 @@ class Trees:
         inputs = [leaves.index(parts[met_leaves[i]]) for i in line.inputs]
         numbers, counts = [met_numbers[i] for i in line.numbers], places.counts(parts)
         given = [places.leaf_places[i] for i in inputs]
+        looked_at = [None if v.note[0] in NULLARY else n for v, n in zip(inner, counts, strict=True)]
         tree = Tree(
             lines,
             line,
@@ -190,7 +192,7 @@ class Trees:
             taker(numbers),
             counts,
             [position[v] for v in inner],
-            lambda: line_code(places, firsts, counts, given, numbers),
+            lambda: line_code(places, firsts, looked_at, given, numbers),
         )
         self._each = (tree, *self._each)[:MOST_ALIKE]
 

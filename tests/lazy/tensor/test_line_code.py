@@ -42,6 +42,15 @@ def test_a_line_that_comes_often_is_taken_by_its_code(by_code: list[bool]) -> No
     np.testing.assert_allclose((a * 7.5 + b) * (b - a)[::-1] + a[1:].sum(), (B * 7.5 + A) * (A - B)[::-1] + B[1:].sum())
 
 
+def test_a_named_constant_is_read_by_code_too(by_code: list[bool]) -> None:
+    for rate in (0.25, 2.0, 3.5):
+        step, a = lg.asarray(rate), lg.asarray(A)
+        for _ in range(6):
+            np.testing.assert_array_equal(a - step * lg.asarray(B), A - rate * B)
+            np.testing.assert_array_equal(step + step * step, rate + rate * rate)
+    assert by_code[-2:] == [True, True]
+
+
 def test_what_is_the_same_decides(by_code: list[bool]) -> None:
     """One expression, in which other values are the same."""
     a, b = lg.asarray(A), lg.asarray(B)
