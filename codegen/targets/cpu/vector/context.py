@@ -78,6 +78,7 @@ class VectorEmitter:
         self.folding = False  # a stretch of a row is only totalled, before it is scanned
         loads = sum([op.opcode == "load" for op in kernel.body.ops])
         self.looks_for_neighbours = loads <= FEW_LOADS and not any(op.blocks for op in kernel.body.ops)
+        self.far_loads: frozenset[KOp] = frozenset()  # that ask for what is read next (far_rows)
         self.loops = 0  # that surround what is being written
         self.nesting: int | None = None  # how many of the kernel's loops contain each other, once that was asked
 

@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.cpu.vector import (
     stacks,
 )
 from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
+from loopgrad.codegen.targets.cpu.vector.far_rows import far_loads
 from loopgrad.codegen.targets.cpu.vector.lanes import copy_bytes, plan_lanes
 from loopgrad.codegen.targets.cpu.vector.math_calls import crowded
 from loopgrad.codegen.targets.cpu.vector.parts import in_parts
@@ -114,6 +115,7 @@ class KernelEmission:
         self.kernel = kernel
         self.symbol = symbol
         self.e = VectorEmitter(kernel, self.layout, machine, options.fast_math, dispatch)
+        self.e.far_loads = far_loads(kernel)
         self.e.crowded = crowded(kernel)
         self.outlined: dict[str, str] = {}
 

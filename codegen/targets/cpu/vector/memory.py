@@ -14,6 +14,7 @@ from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.targets.cpu.vector import pairs
 from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.copies import widened
+from loopgrad.codegen.targets.cpu.vector.far_rows import ask_ahead
 from loopgrad.codegen.targets.cpu.vector.lanes import copied_dtype
 from loopgrad.codegen.targets.cpu.vector.outline import accumulate_function, accumulate_name, combine
 from loopgrad.codegen.targets.cpu.vector.patterns import load_pattern
@@ -70,6 +71,8 @@ def emit_load(e: VectorEmitter, op: KOp) -> Vector:
     result = load_at(
         e, pointer, memory_type(described.dtype), op.operands[0], described.size, described.access == "read"
     )
+    if op in e.far_loads:
+        ask_ahead(e, op)
     return from_memory(e, result, described.dtype)
 
 
