@@ -8,7 +8,10 @@ from loopgrad.graph import matrix_ops as mx
 from loopgrad.graph import ops
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import DType, TensorType, complex_dtype_of
+from loopgrad.lazy.numpy.linalg.column_pivoting import pivoted_order
 from loopgrad.lazy.numpy.linalg.operands import float_values, is_empty, matrices, option, square
+from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims
+from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 from loopgrad.lazy.tensor.refusals import refused
 
@@ -70,29 +73,50 @@ def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     return wrap(mx.adjoint(factor) if upper else factor)
 
 
-def qr(x: ArrayLike, /, mode: str = "reduced") -> Any:
+class PivotedQRResult(NamedTuple):
+    """What `qr` gives with `pivoting`."""
+
+    Q: Tensor
+    R: Tensor
+    P: Tensor
+
+
+def qr(
+    x: ArrayLike, /, mode: str = "reduced", *, pivoting: bool = False, overwrite_a: bool = False,
+    check_finite: bool = True,
+) -> Any:  # fmt: skip
     """Q with orthonormal columns and an upper triangular R, `Q @ R = x`, by Householder's reflections.
 
     With k = min(m, n), shape (..., m, n) gives (..., m, k) and (..., k, n); mode "complete" a square Q; mode "r" R
-    alone. Integers give the default float. Raises LinAlgError for less than two axes, ValueError for another mode.
-    Derivatives (S. Walter and L. Lehmann, 2010) are of the reduced factors, where the first k columns are independent.
+    alone; SciPy's names are "full" and "economic". With `pivoting` there are int64 positions (..., n), too, with
+    `Q @ R = x[:, P]`, and elements on R's diagonal don't grow. Integers give the default float. `overwrite_a` and
+    `check_finite` change nothing. Raises LinAlgError for less than two axes, ValueError for another mode. Derivatives
+    (S. Walter and L. Lehmann, 2010) are of the reduced factors, where the first k columns are independent, and for
+    columns in that order.
 
     >>> q, r = lg.linalg.qr(lg.asarray([[3.0, 1.0], [4.0, 2.0]]))
     >>> lg.abs(r)
     Tensor([[5. , 2.2],
             [0. , 0.4]], dtype=float64)
     """
-    option("qr", "mode", mode, ("reduced", "complete", "r"))
+    option("qr", "mode", mode, ("reduced", "complete", "r", "economic", "full"))
     (a,) = float_values("qr", x)
     matrices("qr", a)
     *batch, m, n = a.shape
+    order = None
+    if pivoting:
+        order = pivoted_order(wrap(a))
+        a = take_along_axis(wrap(a), broadcast_to(expand_dims(order, -2), a.shape), axis=-1)._value
+    complete = mode in ("complete", "full")
     if is_empty(a):
-        k = m if mode == "complete" else min(m, n)
+        k = m if complete else min(m, n)
         q, r = mx.identity(tuple(batch), m, a.dtype), zeros((*batch, k, n), a)
         q = mx.part(q, (0, m), (0, k))
     else:
-        q, r = mx.qr(a, mode == "complete" and m > n)
-    return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))
+        q, r = mx.qr(a, complete and m > n)
+    if order is None:
+        return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))
+    return (wrap(r), order) if mode == "r" else PivotedQRResult(wrap(q), wrap(r), order)
 
 
 def eigh(x: ArrayLike, /, UPLO: str = "L") -> EighResult:
@@ -172,14 +196,17 @@ def _complex(v: Value) -> DType:
     return v.dtype if v.dtype.kind == "c" else complex_dtype_of(v.dtype)
 
 
-def svd(x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+def svd(
+    x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, *,
+    overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = "gesdd",
+) -> Any:  # fmt: skip
     """Singular values, descending, and vectors: `U * S @ Vh = x`.
 
     With k = min(m, n), shape (..., m, n) gives (..., m, m), (..., k) and (..., n, n); (..., m, k) and (..., k, n) for
     the vectors without `full_matrices`; the values alone without `compute_uv`. `hermitian` reads the lower triangle of
-    symmetric matrices. Integers give the default float. Raises LinAlgError for less than two axes, and where a NaN is
-    evaluated. Derivatives (J. Townsend, 2016) are of the thin factors; those of vectors are infinite or NaN where
-    values are equal.
+    symmetric matrices. Integers give the default float. SciPy's `overwrite_a`, `check_finite` and `lapack_driver`
+    change nothing. Raises LinAlgError for less than two axes, and where a NaN is evaluated. Derivatives (J. Townsend,
+    2016) are of the thin factors; those of vectors are infinite or NaN where values are equal.
 
     >>> lg.linalg.svd(lg.asarray([[3.0, 0.0], [0.0, -4.0]])).S
     Tensor([4., 3.], dtype=float64)

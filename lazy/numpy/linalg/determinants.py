@@ -36,12 +36,13 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
-def det(x: ArrayLike, /) -> Tensor:
+def det(x: ArrayLike, /, *, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
     """Determinants of square matrices: shape (..., n, n) gives (...,).
 
     Integers give the default float. Raises LinAlgError for matrices that aren't square. Singular matrices have
     derivatives, too: the cofactors. Up to 3 rows are written out as sums of products: where some of these are larger
     than floats can be, the result may be NaN in place of an infinity or of a number; `slogdet` has no such limit.
+    SciPy's `overwrite_a` and `check_finite` change nothing.
 
     >>> lg.linalg.det(lg.asarray([[2.0, 1.0], [1.0, 3.0]]))
     Tensor(5., dtype=float64)

@@ -87,12 +87,12 @@ def solution(a: Value, b: Value, by: str = "") -> Value:
     return mx.solve_factored(a, refused(packed, "singular", by) if by else packed, rows, b)
 
 
-def inv(x: ArrayLike, /) -> Tensor:
+def inv(x: ArrayLike, /, *, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
     """The inverses of matrices: shape (..., n, n) stays.
 
     Integers give the default float. Raises LinAlgError for matrices that aren't square, and where a singular one is
     evaluated; in functions that are traced its inverse has infinities or NaN. To solve equations, `solve` is quicker
-    and more accurate.
+    and more accurate. SciPy's `overwrite_a` and `check_finite` change nothing.
 
     >>> lg.linalg.inv(lg.asarray([[2.0, 0.0], [0.0, 4.0]]))
     Tensor([[0.5 , 0.  ],

@@ -228,3 +228,28 @@ def test_derivatives_of_eigenvectors_are_for_the_phases_that_they_have() -> None
     turning = np.array([[0.3, 2.0, 0.1], [-1.0, 0.4, 0.2], [0.1, -0.5, 1.7]])  # two complex values and a real one
     assert np.sum(np.linalg.eigvals(turning).imag != 0) == 2
     lg.testing.check_grads(lambda a: lg.linalg.eig(a).eigenvectors ** 2, (lg.asarray(turning),), order=2)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 5)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_columns_in_order_of_their_length(shape: tuple[int, int], dtype: Any) -> None:
+    """LAPACK's order and factors, batches, and the derivative for columns in that order."""
+    rng = np.random.default_rng(3)
+    a = rng.normal(size=(2, *shape)) + (1j if dtype is np.complex128 else 0.0) * rng.normal(size=(2, *shape))
+    q, r, p = lg.linalg.qr(lg.asarray(a), pivoting=True)
+    for i, matrix in enumerate(a):
+        expected = scipy.linalg.qr(matrix, mode="economic", pivoting=True)
+        for got, want in zip((q[i], r[i], p[i]), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(got), want, atol=1e-12)
+    assert p.dtype == lg.int64
+    np.testing.assert_allclose(lg.linalg.qr(lg.asarray(a), "r", pivoting=True)[0], r)
+    if dtype is np.float64 and shape == (4, 3):
+        lg.testing.check_grads(lambda a: lg.linalg.qr(a, pivoting=True)[:2], (lg.asarray(a[0]),), order=1)
+
+
+def test_keywords_of_scipy_change_nothing() -> None:
+    a = lg.asarray([[2.0, 1.0], [1.0, 3.0]])
+    for function in (lg.linalg.svd, lg.linalg.inv, lg.linalg.det, lg.linalg.qr):
+        plain, told = function(a), function(a, overwrite_a=True, check_finite=False)
+        for x, y in zip(lg.tree.leaves(plain), lg.tree.leaves(told), strict=True):
+            np.testing.assert_array_equal(x, y)
