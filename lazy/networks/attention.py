@@ -57,8 +57,8 @@ def attention(
 
     But for float64 it is one launch on GPUs with matrix units (CUDA), which skips blocks of keys that nobody sees, and
     its derivatives are two, where d and e are at most 256 (for derivatives 128, and without that of `bias`). A product
-    of float32 is three of 11 bits there, about as good as one; elements that are infinite make NaN so. One such product
-    is enough for `lg.options(matmul_precision="tf32")`.
+    of float32 is three of 11 bits there, about as good as one; one such product is enough for
+    `lg.options(matmul_precision="tf32")`.
     No matrix of all scores is made, neither here nor by reverse mode, which computes scores again (so do higher
     derivatives, but for what they save of their own); forward mode by itself raises GradientError. Milakov and
     Gimelshein, 2018; Dao et al., "FlashAttention", 2022.

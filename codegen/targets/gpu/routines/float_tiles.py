@@ -14,6 +14,7 @@ the same. So is the result: of up to 32 columns an invocation has those that lie
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import ClassVar, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -66,8 +67,12 @@ class FloatMatrices(MatrixCode):
     right_factor = left_factor
 
     def _rounded(self, word: Val) -> Val:
-        """To 11 bits."""
-        return self.op("BitwiseAnd", self.op("IAdd", word, HALF), KEPT)
+        """To 11 bits. Of a NaN whose digits are all ones a zero may be made, so what is left says that it is one; where
+        nothing is left, the NaN stays."""
+        rounded = self.op("BitwiseAnd", self.op("IAdd", word, HALF), KEPT)
+        if self.full:
+            return rounded
+        return self.e.select(self.b.inst("IsNan", "bool", self.b.inst("Bitcast", "f32", word)), word, rounded)
 
     def _rest(self, word: Val, part: Val) -> Val:
         """What is left, of which matrix units read 11 bits; NaN where the word is infinite."""
@@ -87,7 +92,12 @@ class FloatMatrices(MatrixCode):
     def summed(self, sums: PartSums) -> list[Val]:
         if sums.rest is None:
             return list(sums.first)
-        return [self.sum(x, y) for x, y in zip(sums.first, sums.rest, strict=True)]
+        return [self._whole(x, y) for x, y in zip(sums.first, sums.rest, strict=True)]
+
+    def _whole(self, first: Val, rest: Val) -> Val:
+        """An infinite sum is what it is: what is left of infinite factors is NaN."""
+        endless = self.test("FOrdEqual", self.b.extended("FAbs", "f32", first), self.f32(inf))
+        return self.e.select(endless, first, self.sum(first, rest))
 
     def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
         found = [self.taken(totals, tile) for tile in range(len(left))]

@@ -66,6 +66,19 @@ def test_values(units: str, case: Any) -> None:
 
 
 @pytest.mark.usefixtures("every_size")
+@pytest.mark.parametrize("precision", ["float32", "tf32"])
+def test_elements_that_are_infinite_or_no_numbers(units: str, precision: str) -> None:
+    x, kernel = arrays((2, 8, 9, 9), (20, 8, 3, 3))
+    x[0, 1, 3, 3], x[0, 5, 6, 6], x[1, 2, 4, 4] = np.inf, -np.inf, np.nan
+    x[1, 3, 0, 0] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)  # GPUs' own NaN
+    with np.errstate(invalid="ignore"):
+        wanted = by_numpy(x.astype(np.float64), kernel.astype(np.float64), 1, 0, 1, 1)
+    with lg.default_device(units), lg.options(matmul_precision=precision):
+        got = np.asarray(lg.conv(lg.asarray(x), lg.asarray(kernel)))
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-5 if precision == "float32" else 2e-2)
+
+
+@pytest.mark.usefixtures("every_size")
 def test_derivatives(units: str) -> None:
     x, kernel, ct = arrays((2, 16, 6, 8), (16, 16, 3, 3), (2, 16, 6, 8))
 
