@@ -11,6 +11,7 @@ from loopgrad.graph.nodes import Location
 
 LIMIT: Final = 4096  # of references, at first
 
+
 class References(list[Any]):
     """`limit`: how many there may be before those that lead nowhere are dropped."""
 

@@ -50,6 +50,10 @@ class LaneOps:
     def bits(self, x: Lanes, /) -> int:
         return self.scalar.bits(x.values[0])
 
+    def wide_product(self, i: Lanes, j: Lanes, /) -> tuple[Lanes, Lanes]:
+        upper, lower = zip(*map(self.scalar.wide_product, i.values, j.values), strict=True)
+        return Lanes(upper), Lanes(lower)
+
     def once(self, key: Hashable, make: Callable[[], tuple[Any, ...]], /) -> tuple[Any, ...]:
         return self.e.once(key, make)
 
