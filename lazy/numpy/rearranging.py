@@ -51,11 +51,8 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "argpartition array_equiv choose insert packbits partition piecewise resize rollaxis unpackbits"
-_LONG, _WIDE, _FEW = (
-    1 << 16,
-    32,
-    4,
-)  # elements of a row, their bits, and of how many finding them takes less than a sort
+# elements of a row, their bits, and of how many finding them takes less than a sort
+_LONG, _WIDE, _FEW = 1 << 16, 32, 4
 
 
 @repeated

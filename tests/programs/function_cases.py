@@ -245,6 +245,7 @@ MOVEMENT: dict[str, list[Case]] = {
     "moveaxis": [(lambda m, x: m.moveaxis(x, 0, -1), (CUBE,))],
     "permute_dims": [(lambda m, x: m.permute_dims(x, (2, 0, 1)), (CUBE,))],
     "swapaxes": [(lambda m, x: m.swapaxes(x, 0, 2), (CUBE,))],
+    "sliding_window_view": [(lambda m, x: m.sliding_window_view(x, 3, 1), (M,))],
     "reshape": [(lambda m, x: m.reshape(x, (4, 3)), (M,))],
     "meshgrid": [(lambda m, x, y: m.meshgrid(x, y), BOTH)],
     "pad": [(lambda m, x: m.pad(x, 2), (X,))],

@@ -32,6 +32,7 @@ class Reference:
     sigmoid = special.expit
     cummax, cummin = np.maximum.accumulate, np.minimum.accumulate
     logsumexp = staticmethod(special.logsumexp)
+    sliding_window_view = staticmethod(np.lib.stride_tricks.sliding_window_view)
     vector_norm, matrix_norm = staticmethod(np.linalg.vector_norm), staticmethod(np.linalg.matrix_norm)
 
     def __getattr__(self, name: str) -> Any:

@@ -33,7 +33,7 @@ class SpirvImage:
     def geometry(self) -> Geometry:
         resumable = self.features.resident if self.continued else 0
         f = self.features
-        return Geometry(f.tile_group, f.workgroup_memory, resumable, wide=f.int64_atomics)
+        return Geometry(f.tile_group, f.workgroup_memory, resumable=resumable, wide=f.int64_atomics)
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.features.group
