@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import time
 import warnings
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -206,6 +208,8 @@ def test_the_folder_is_looked_at_seldom_and_its_limit_holds(tmp_path: Path, monk
         room.store(("program", str(i)), ARTIFACT)
     assert looks in ([], [room])
     looks.clear()
+    drawn = count()
+    monkeypatch.setattr(secrets, "randbelow", lambda n: next(drawn) * n // 100)
     for i in range(100):  # processes of which each writes little: some of them look
         DiskCache(tmp_path / "third", limit=1 << 20).store(("program", str(i)), ARTIFACT)
     assert looks
