@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Location, Node, Value
 from loopgrad.graph.primitives import INFER
-from loopgrad.graph.types import TensorType
+from loopgrad.graph.types import DType, TensorType
 
 NOTHING: Final[Mapping[Value, Value]] = MappingProxyType({})
 
@@ -50,6 +50,10 @@ class GraphBuilder:
     def const(self, value: float | int | bool, type: TensorType) -> Value:
         """A splat constant."""
         return self.value("const", value=value, type=type)
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """The value itself where it has the dtype."""
+        return value if value.dtype is dtype else self.value("cast", value, dtype=dtype)
 
     def splat(self, scalar: Value, shape: tuple[int, ...]) -> Value:
         """A scalar in every element of `shape`."""

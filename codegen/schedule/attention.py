@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild
 from loopgrad.graph.regions import Call, Loop, Region, in_parts
 from loopgrad.graph.types import TensorType, bfloat16, float16, float32
 
@@ -71,8 +71,7 @@ def _is_routine(node: Node) -> bool:
 
 def _taken(graph: Graph) -> set[Value]:
     """What its nodes and those of its regions take, or give."""
-    inner = [_taken(region) for node in graph.nodes for region in node.regions]
-    return set(graph.outputs).union(*[node.operands for node in graph.nodes], *inner)
+    return read_values(graph).union(*[_taken(region) for node in graph.nodes for region in node.regions])
 
 
 def stepped(graph: Graph) -> set[Node]:

@@ -173,7 +173,7 @@ def _widened(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         return None
     attrs = {name: value for name, value in node.attrs.items() if name != "dtype"}
     total = builder.value(node.op, *[builder.value("cast", v, dtype=wide) for v in node.operands], **attrs)
-    return [total if result is wide else builder.value("cast", total, dtype=result)]
+    return [builder.cast(total, result)]
 
 
 def _is_empty(value: Value) -> bool:

@@ -20,7 +20,7 @@ from loopgrad.codegen.schedule.attention import stepped
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
-from loopgrad.graph.types import DType, TensorType, bool_, float32, int64, sum_dtype
+from loopgrad.graph.types import TensorType, bool_, float32, int64, sum_dtype
 
 FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
 SMALL_WINDOW: Final = 4
@@ -219,14 +219,11 @@ class _Windows:
         order = sorted(range(len(own)), key=lambda j: own[j])
         turned = self.b.value("transpose", parted, perm=tuple(order))
         weights = self.b.value("broadcast", turned, shape=shape, dims=tuple(sorted(own)))
-        terms = self.b.value("mul", *[self._cast(v, sum_dtype(v.dtype)) for v in (taken.elements, weights)])
+        terms = self.b.value("mul", *[self.b.cast(v, sum_dtype(v.dtype)) for v in (taken.elements, weights)])
         present = self._present(taken) if self.attrs["absent"] else None
         if present is not None:
             terms = self.b.value("select", present, terms, self.b.const(0, TensorType(shape, terms.dtype)))
         axes = sorted(own[2:])
         if not many and len(axes) > 1 and self.window[-1] >= LONG_ROW:
             terms = self.b.value("reduce_sum", terms, axes=(axes.pop(),))  # rows of x, which are read in order
-        return self._cast(self.b.value("reduce_sum", terms, axes=tuple(axes)), kernel.dtype)
-
-    def _cast(self, value: Value, dtype: DType) -> Value:
-        return value if value.dtype is dtype else self.b.value("cast", value, dtype=dtype)
+        return self.b.cast(self.b.value("reduce_sum", terms, axes=tuple(axes)), kernel.dtype)

@@ -46,7 +46,7 @@ def in_slices(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     parts = builder.value("matmul", builder.value("transpose", x, perm=(0, 2, 1)), y, **attrs)
     apart = builder.value("reshape", parts, shape=(prod(batch), slices, m, n))
     total = builder.value("reduce_sum", apart, axes=(1,))
-    total = total if result is wide else builder.value("cast", total, dtype=result)
+    total = builder.cast(total, result)
     return [builder.value("reshape", total, shape=(*batch, m, n))]
 
 

@@ -21,7 +21,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
-from loopgrad.graph.types import DType, TensorType, bool_, int32, int64, sum_dtype, uint64
+from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype, uint64
 
 NARROW: Final = 8  # elements of a row that lanes add by themselves
 MOST_ROWS: Final = 1 << 30  # of either; they are counted in 32 bits
@@ -69,20 +69,16 @@ def _sum_of_rows(node: Node, builder: GraphBuilder) -> Value:
     values, rows = _gathered(updates, count, builder) or (updates, None)
     rows = order if rows is None else builder.value("gather", builder.value("reshape", rows, shape=(count,)), order)
     sorted_segments = builder.value("gather", segments, order)
-    rows = _cast(rows, int32, builder)
+    rows = builder.cast(rows, int32)
     total = builder.value("segment_sum", values, sorted_segments, rows, shape=table.shape, rank=len(indices))
     if not _is_zero(table):
-        total = builder.value("add", _cast(table, wide, builder), total)
-    return _cast(total, table.dtype, builder)
+        total = builder.value("add", builder.cast(table, wide), total)
+    return builder.cast(total, table.dtype)
 
 
 def _is_zero(value: Value) -> bool:
     node = value.node
     return node is not None and node.op == "const" and node.attrs["value"] == 0
-
-
-def _cast(value: Value, dtype: DType, builder: GraphBuilder) -> Value:
-    return value if value.dtype is dtype else builder.value("cast", value, dtype=dtype)
 
 
 def _gathered(updates: Value, count: int, builder: GraphBuilder) -> tuple[Value, Value] | None:
@@ -103,7 +99,7 @@ def _gathered(updates: Value, count: int, builder: GraphBuilder) -> tuple[Value,
 
 def _numbers(extents: tuple[int, ...], indices: tuple[Value, ...], builder: GraphBuilder) -> Value:
     """The number of each row among those of the table (int32), that of none for what is out of range."""
-    wide = [_cast(index, int64, builder) for index in indices]  # what only uint64 can hold becomes negative
+    wide = [builder.cast(index, int64) for index in indices]  # what only uint64 can hold becomes negative
     inside = builder.const(True, TensorType(indices[0].shape, bool_))
     for extent, index in zip(extents, wide, strict=True):
         inside = builder.value("and", inside, builder.value("ge", index, _like(index, 0, builder)))
@@ -111,7 +107,7 @@ def _numbers(extents: tuple[int, ...], indices: tuple[Value, ...], builder: Grap
     number = _linear(extents, wide, builder)
     number = builder.value("select", inside, number, _like(number, prod(extents), builder))
     # says to whoever sorts them how many digits they have
-    return _cast(_clamped(number, prod(extents) + 1, builder), int32, builder)
+    return builder.cast(_clamped(number, prod(extents) + 1, builder), int32)
 
 
 def _linear(extents: tuple[int, ...], indices: Sequence[Value], builder: GraphBuilder) -> Value:
@@ -126,7 +122,7 @@ def _clamped(index: Value, extent: int, builder: GraphBuilder) -> Value:
     """As int64, one of the extent's places."""
     if index.dtype is uint64:
         index = builder.value("min", index, _like(index, (1 << 63) - 1, builder))
-    wide = _cast(index, int64, builder)
+    wide = builder.cast(index, int64)
     above = builder.value("max", wide, _like(wide, 0, builder))
     return builder.value("min", above, _like(wide, extent - 1, builder))
 

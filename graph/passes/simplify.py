@@ -254,7 +254,7 @@ def _cast(node: Node, builder: GraphBuilder) -> Value | None:
     source = inner.operands[0]
     if x.dtype.is_float and source.dtype.is_integer and dtype.is_integer and not _holds_all(dtype, source.dtype):
         return None  # an integer wraps, a float saturates
-    return source if source.dtype is dtype else builder.value("cast", source, dtype=dtype)
+    return builder.cast(source, dtype)
 
 
 def _holds_all(wide: DType, narrow: DType) -> bool:

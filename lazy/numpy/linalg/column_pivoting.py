@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loopgrad.graph import matrix_ops as mx
 from loopgrad.lazy.loops.fori_loop import fori_loop
-from loopgrad.lazy.numpy.complex_functions import conj, imag, real
-from loopgrad.lazy.numpy.elementwise import divide, multiply, sqrt, stop_gradient, subtract
+from loopgrad.lazy.numpy.complex_functions import conj
+from loopgrad.lazy.numpy.elementwise import divide, sqrt, stop_gradient, subtract
 from loopgrad.lazy.numpy.matrix_products import matmul
 from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims, matrix_transpose
 from loopgrad.lazy.numpy.reduction import argmax, sum
@@ -28,7 +29,7 @@ def pivoted_order(a: Tensor) -> Tensor:
 
     def step(j: Tensor, carry: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         left, order = carry
-        sizes = where(columns < j, -1.0, sum(_squares(left), axis=-2))
+        sizes = where(columns < j, -1.0, sum(wrap(mx.squared(left._value)), axis=-2))
         best = argmax(sizes, axis=-1, keepdims=True)
         exchanged = where(columns == j, best, where(columns == best, j, columns))
         order = take_along_axis(order, exchanged, axis=-1)
@@ -36,7 +37,7 @@ def pivoted_order(a: Tensor) -> Tensor:
         left = take_along_axis(left, rows, axis=-1)
         here = expand_dims(columns == j, -2)
         column = sum(where(here, left, 0.0), axis=-1, keepdims=True)
-        size = sqrt(sum(_squares(column), axis=-2, keepdims=True))
+        size = sqrt(sum(wrap(mx.squared(column._value)), axis=-2, keepdims=True))
         unit = divide(column, where(size > 0.0, size, 1.0))
         along = matmul(unit, matmul(conj(matrix_transpose(unit)), left))
         return where(expand_dims(columns > j, -2), subtract(left, along), left), order
@@ -44,10 +45,3 @@ def pivoted_order(a: Tensor) -> Tensor:
     start: Tensor = stop_gradient(a)
     found: tuple[Tensor, Tensor] = fori_loop(0, min(m, n), step, (start, columns))
     return found[1]
-
-
-def _squares(x: Tensor) -> Tensor:
-    if x.dtype.kind != "c":
-        return multiply(x, x)
-    re, im = real(x), imag(x)
-    return re * re + im * im
