@@ -5,23 +5,13 @@ workers of one parallel run share it. LOOPGRAD_TEST_DEVICES selects devices: nam
 "all" for the first of every kind that can be used here; without it the interpreter and the CPU. A run with
 Vulkan among them is checked by spirv-val and by the validation layer too (see vulkan_checks).
 
-An emulator of AMD GPUs (emulator:0, see tests.emulator) runs machine code instruction by instruction, and takes
-long: it gets a sample of the tests that run on devices, always the same one, by the hash of their names.
-LOOPGRAD_TEST_EMULATED is its share; with 1 every test runs there. Of tests marked `costly` (large programs, which a
-driver's compiler, or LLVM for a GPU, takes seconds for) other GPUs get a sample as well, LOOPGRAD_TEST_COSTLY of
-them, and the emulator none. Where simulators of CUDA run beside Vulkan, they share tests: each runs on one of them,
-and what has parameters besides, cases of one thing, on one of them or on the interpreter, in turn (see _on_others).
-LOOPGRAD_TEST_SHARED=0 runs each on all. Real GPUs share nothing, nor does the CPU. Of a test that combines three
-parameters or more, half of the combinations run, such that any two values still meet; with LOOPGRAD_TEST_COMBINATIONS=1
-all. Most tests' programs of the CPU are compiled without LLVM's optimisations (see code_levels). Tests of random
-programs that a parameter `seed` numbers run for the first of the seeds and for a sample of the others,
-LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
+Most tests' programs of the CPU are compiled without LLVM's optimisations (see code_levels); selection says which tests
+run where, and which take turns.
 """
 
 from __future__ import annotations
 
 import gc
-import hashlib
 import itertools
 import os
 import shutil
@@ -30,19 +20,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import amdgpu_checks, code_levels, emitted_kernels, ptx_checks, vulkan_checks
+from tests import amdgpu_checks, code_levels, emitted_kernels, ptx_checks, selection, vulkan_checks
 
 _CACHE_VARIABLE = "LOOPGRAD_CACHE_DIR"
-_EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
-_COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
-_SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
-_SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 3))
-_FIRST_SEEDS = 4
-_COMBINED = os.environ.get("LOOPGRAD_TEST_COMBINATIONS", "0") != "1"
-_SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
-_STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
-_TURNS = ("simulator", "interpreter", "vulkan", "interpreter")
-_DEVICE_FIXTURES = ("device", "compiled_device", "gpu")
 _TESTS_PER_COLLECTION = 100  # after which the garbage collector need not look again at what is alive
 _TESTS_PER_FULL_COLLECTION = 4000
 _YOUNG = 10_000  # new objects that it looks through at once: most are gone by then
@@ -53,7 +33,7 @@ _owned_cache: str | None = None
 def pytest_configure(config: pytest.Config) -> None:
     """Point the cache at a temporary folder; workers of pytest-xdist inherit the controller's."""
     global _owned_cache
-    config.addinivalue_line("markers", "costly: GPUs run a sample of these tests, LOOPGRAD_TEST_COSTLY of them")
+    selection.start(config)
     os.environ.setdefault("LP_NUM_THREADS", "1")  # lavapipe would run a thread per core in every worker
     os.environ.setdefault("GALLIVM_PERF", "nopt")  # nor is its code worth optimising: most of it runs once
     os.environ.setdefault("LOOPGRAD_PROGRAM_BYTES", str(_PROGRAM_BYTES))
@@ -61,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if _CACHE_VARIABLE not in os.environ:
         _owned_cache = tempfile.mkdtemp(prefix="loopgrad-tests-")
         os.environ[_CACHE_VARIABLE] = _owned_cache
-    code_levels.start(config, _share)
+    code_levels.start(config, selection.share)
     chosen = chosen_devices()
     if "all" in chosen or any(name.startswith("vulkan") for name in chosen):
         vulkan_checks.start(config)
@@ -117,20 +97,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the samples, and for each of the devices that share tests its own."""
-    sharing = _SHARED and set(_STAND_INS) <= set(chosen_devices())
-    functions: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    dropped = {item for item in items if _share(item.nodeid) >= _sampled(item)}
-    for function, cases in functions.items():
-        dropped |= _numbered_beyond(cases)
-        if _COMBINED:
-            dropped |= (odd := _odd_combinations(function, cases))
-            cases = [case for case in cases if case not in odd]
-        if sharing and cases and not function.startswith("tests/runtime/"):  # each device has a runtime of its own
-            dropped |= _on_others(function, cases)
-    if dropped:
+    """Leave the samples, for each of the devices that share tests its own, and of what takes turns whose turn it is."""
+    if dropped := selection.left_out(items, chosen_devices()):
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
 
@@ -166,75 +134,6 @@ def young_heap() -> None:
     """For tests that collect garbage often: they needn't look through what the tests before them left."""
     gc.collect()
     gc.freeze()
-
-
-def _sampled(item: pytest.Item) -> float:
-    """The share of tests like this one that run."""
-    gpu = any(f"{kind}:" in item.name for kind in ("cuda", "emulator", "simulator", "vulkan"))
-    costly = gpu and item.get_closest_marker("costly") is not None
-    if "[" in item.name and _SHARE < 1:
-        return _SHARE
-    if "emulator:" in item.name:
-        return 0.0 if costly and _EMULATED < 1 else _EMULATED
-    return _COSTLY if costly else 1.0
-
-
-def _parameters(item: pytest.Item) -> dict[str, object]:
-    case = getattr(item, "callspec", None)
-    return {} if case is None else case.params
-
-
-def _numbered_beyond(cases: list[pytest.Item]) -> set[pytest.Item]:
-    """What the sample of seeds leaves out of the cases of one test."""
-    seeds = list(dict.fromkeys(str(_parameters(case).get("seed")) for case in cases))
-    first = seeds[:_FIRST_SEEDS]
-    return {case for case in cases if _share(case.nodeid) >= _SEEDS and str(_parameters(case).get("seed")) not in first}
-
-
-def _names(mark: pytest.Mark) -> list[str]:
-    names = mark.args[0]
-    return names.replace(" ", "").split(",") if isinstance(names, str) else list(names)
-
-
-def _odd_combinations(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
-    """Every second of the combinations of three parameters or more: those whose values' numbers, each counted as it
-    first comes, add up to odd numbers (in half of the functions even ones). Names of one `parametrize` are one."""
-    together = [_names(mark) for mark in items[0].iter_markers("parametrize")]
-    alone = {*_parameters(items[0])} - {name for names in together for name in names} - {*_DEVICE_FIXTURES}
-    axes = [*together, *([name] for name in sorted(alone))]
-    values = {item: [tuple(id(_parameters(item).get(name)) for name in names) for names in axes] for item in items}
-    numbers = [{value: k for k, value in enumerate(dict.fromkeys(axis))} for axis in zip(*values.values(), strict=True)]
-    if sum(len(axis) > 1 for axis in numbers) < 3:
-        return set()
-    start = int(2 * _share(function))
-    placed = {item: sum(n[value] for n, value in zip(numbers, values[item], strict=True)) for item in items}
-    return {item for item, place in placed.items() if (place + start) % 2}
-
-
-def _on_others(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
-    """Those that others of the devices that share tests run. A case of emitted code, one that is costly, of which GPUs
-    run few, or a test without parameters but the device runs on one GPU, other cases on one GPU or the interpreter.
-    Cases take turns in the order of their hashes: each device has its share of them, whatever their parameters are."""
-    devices = {item: _shared_device(item) for item in items}
-    cases = {item: item.nodeid.replace(device, "") for item, device in devices.items() if device}
-    kinds = {devices[item].partition(":")[0] for item in cases}
-    gpus_alone = "gpu" in _parameters(items[0]) or items[0].get_closest_marker("costly") is not None
-    turns = _TURNS[::2] if gpus_alone or len(set(cases.values())) < 2 else _TURNS
-    start = int(len(turns) * _share(function))
-    turn = {case: turns[k % len(turns)] for k, case in enumerate(sorted(set(cases.values()), key=_share), start)}
-    shared = {*turns} & kinds
-    return {item for item, case in cases.items() if devices[item].partition(":")[0] in shared - {turn[case]}}
-
-
-def _shared_device(item: pytest.Item) -> str:
-    """The device of a test, "" where it shares none."""
-    parameters = _parameters(item)
-    name = next((str(parameters[name]) for name in _DEVICE_FIXTURES if name in parameters), "")
-    return name if name.partition(":")[0] in _TURNS else ""
-
-
-def _share(name: str) -> float:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest()) / 2**32
 
 
 @pytest.fixture

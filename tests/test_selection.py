@@ -1,4 +1,4 @@
-"""Which cases of a test the devices share, and which combinations of parameters are left out (tests/conftest.py)."""
+"""Which cases of a test devices share and commits take turns at, and which combinations of parameters are left out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import _odd_combinations, _on_others
+from tests import selection
+from tests.selection import _odd_combinations, _on_others
 
 DEVICES = ("interpreter", "cpu", "vulkan:0", "simulator:1")
 AXES = {"a": range(2), "b": "xyz", "c": (1.5, 2.5, 3.5, 4.5)}
@@ -19,15 +20,18 @@ class Case(SimpleNamespace):
     def iter_markers(self, name):
         return [pytest.mark.parametrize(axis, []).mark for axis in self.axes]
 
+    marks = ()
+
     def get_closest_marker(self, name):
-        return None
+        return name if name in self.marks else None
 
     __hash__ = object.__hash__
 
 
 def cases(function, axes, devices=DEVICES):
     return [
-        Case(nodeid=f"{function}[{device}-{values}]", axes=axes, device=device, values=values,
+        Case(nodeid=f"{function}[{device}-{values}]", name=f"[{device}-{values}]", axes=axes, device=device,
+             values=values,
              callspec=SimpleNamespace(params={"device": device, **dict(zip(axes, values, strict=True))}))
         for device, *values in itertools.product(devices, *axes.values())
     ]  # fmt: skip
@@ -61,3 +65,24 @@ def test_without_parameters_one_gpu_is_left():
     items = cases("tests/a.py::test_alone", {})
     left = {item.device for item in items if item not in _on_others("tests/a.py::test_alone", items)}
     assert left in ({"interpreter", "cpu", "vulkan:0"}, {"interpreter", "cpu", "simulator:1"})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 24])
+def test_three_commits_in_a_row_run_all_cases_on_each_device(count, monkeypatch):
+    monkeypatch.setattr(selection, "_TURNS", 3)
+    items = cases("tests/a.py::test_long", {"a": range(count)}, ("cpu", "vulkan:0"))
+    met = set()
+    for commit in range(100, 103):
+        monkeypatch.setenv(selection.TURN_VARIABLE, str(commit))
+        run = {*items} - selection._whose_turn_it_is_not(items)
+        assert len(run) == 2 * -(-count // 3)
+        met |= run
+    assert met == {*items}
+
+
+def test_only_marked_tests_take_turns(monkeypatch):
+    monkeypatch.setattr(selection, "_TURNS", 3)
+    items = cases("tests/a.py::test_short", {"a": range(9)}, ("cpu",))
+    assert selection.left_out(items, ["cpu"]) == set()
+    monkeypatch.setattr(Case, "marks", ("in_turns",))
+    assert len(selection.left_out(items, ["cpu"])) == 6

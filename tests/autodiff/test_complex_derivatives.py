@@ -49,6 +49,7 @@ def _difference(f: Callable[[Any], Any], z: Any, step: complex) -> Any:
     return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", HOLOMORPHIC)
 def test_the_complex_derivative(name: str) -> None:
     f = HOLOMORPHIC[name]
@@ -90,6 +91,7 @@ LOSSES: Final[list[Callable[[Any], Any]]] = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("number", range(len(LOSSES)))
 def test_gradients_of_real_losses(number: int) -> None:
     """dL/d(re z) + i dL/d(im z), by differences along both parts of each element; and the Hessian times a vector."""

@@ -7,6 +7,7 @@ import pytest
 from tests.autodiff import random_programs as _programs
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(90))
 def test_gradients(derivatives, seed):
     _programs.check_program(derivatives, seed, depth=2 + seed % 3)

@@ -46,6 +46,7 @@ def check(workload, own):
                 assert {key: error for key, error in errors.items() if not error <= module.tolerance[key]} == {}, name
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("workload", COMPUTED)
 def test_own_contenders_pass_the_oracle(workload, monkeypatch):
     """In this process, whose imports they share."""

@@ -33,6 +33,7 @@ def decayed_mapped(x, n):
 FORMS = [decayed_uniform, decayed_per_lane, decayed_mapped]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("n", [1, 3, 10])
 def test_a1_linear_recurrence(device, dtype, mode, form, n):
@@ -217,6 +218,7 @@ def test_a10_long_loops_save_nothing(compiled_device):
         assert gradient.plan(x).residuals == ()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("static", [False, True])
 def test_a11_static_or_dynamic(device, mode, static):
     generator = np.random.default_rng(11)

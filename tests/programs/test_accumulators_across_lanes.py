@@ -50,6 +50,7 @@ def conditional(update, how, a):
     return lg.fori_loop(0, 3, body, lg.full((2,), 0.5))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("form", [counted, conditional])
 @pytest.mark.parametrize("how", ["add", "mul"])
 @pytest.mark.parametrize("update", UPDATES)
@@ -88,6 +89,7 @@ def test_an_update_that_is_the_same_in_all_lanes(device):
     check(slopes[1], 4 * rest, 1e-12)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["min", "max", "multiply"])
 @pytest.mark.parametrize("nested", [False, True], ids=["branch", "branch in a branch"])
 def test_lanes_that_meet_beside_lanes_that_are_off(device, how, nested):

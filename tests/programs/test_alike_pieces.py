@@ -26,6 +26,7 @@ CASES = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("name", CASES)
 def test_stacked(device, name, axis):

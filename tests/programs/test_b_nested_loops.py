@@ -194,6 +194,7 @@ def run_nest(nest, y, x):
     return y
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("nest", "executions"),
     [

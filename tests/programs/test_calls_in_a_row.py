@@ -54,6 +54,7 @@ def steps(seed):
         yield FUNCTIONS[kind], taken, rng.integers(0, most + 1, LANES), looked_at
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", range(6))
 def test_calls_in_a_row(compiled_device, seed):

@@ -89,6 +89,7 @@ def _loss_of_pairs(x: Any, y: Any) -> Any:
     return lg.sum(lg.sin(a) * b) + lg.sum(c * d)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_loops_and_gradients_as_of_pairs(device: str, dtype: str) -> None:
@@ -187,6 +188,7 @@ def test_functions_as_numpy_on_devices(device: str, dtype: str) -> None:
         assert not wrong.any(), (name, z[wrong][:3], g[wrong][:3], e[wrong][:3])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions_and_products_as_numpy(device: str, dtype: str) -> None:
     zn, wn = Z.astype(dtype), W.astype(dtype)

@@ -62,6 +62,7 @@ def slope(f: Callable[[float], float], step: float = 1e-3) -> float:
     return float((f(-2 * step) - 8 * f(-step) + 8 * f(step) - f(2 * step)) / (12 * step))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(device, name):

@@ -236,6 +236,7 @@ def bounds():
     }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", BOUND_NAMES)
 def test_d15_d16_d18_d19_bound_expressions(device, mode, name):
     loss = squares_up_to(bounds()[name])

@@ -58,6 +58,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return ran
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("first", [5_000, 6_000], ids=["held", "written over"])
 def test_scripts_have_the_same_bits_directly_and_compiled(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if first == 6_000:  # every program spares memory, as those of large arrays do
@@ -108,6 +109,7 @@ LOOPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("count", [5, 150])
 def test_loops_have_the_same_bits_directly_and_compiled(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, ran = np.random.default_rng(count), both_ways(monkeypatch)

@@ -29,6 +29,7 @@ def refined(m, solve, a, b, trips):
     return x
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("n", [2, 5, pytest.param(34, marks=pytest.mark.costly)])
 def test_lanes_with_trips_of_their_own(device, n):
     """Newton-like steps with a system each, of which a lane takes its own number. Systems of 34 rows are too large for
@@ -110,6 +111,7 @@ def test_matrices_of_constants(device):
         np.asarray(lg.linalg.inv(equal))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("shape", [(10, 6, 5), (9, 12, 12)])
 def test_matrices_that_are_stacked_before_they_are_factorised(device, shape):
     """Each lane's matrix is in one operand of what joins them, which the lane finds by its number."""

@@ -165,6 +165,7 @@ def check_case(ours: Any, numpys: Any, arrays: tuple[np.ndarray, ...], modes: Se
         assert abs(float(value) - want) <= 10 * gap + floor, f"{mode}: {float(value)}, expected {want}"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("ours", "numpys", "arrays"), [r[1:] for r in ROWS], ids=[r[0] for r in ROWS])
 def test_ordinary_points(ours, numpys, arrays):
     """In each letter of a mode (first is innermost) r is reverse, f is forward."""
@@ -172,6 +173,7 @@ def test_ordinary_points(ours, numpys, arrays):
         check_case(ours, numpys, arrays, ("r", "f", "rr", "rf", "fr", "ff", "rrf", "ffr"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("row", [r[1:] for r in ROWS if r[0] in ON_EVERY_DEVICE], ids=sorted(ON_EVERY_DEVICE))
 def test_ordinary_points_on_devices(compiled_device, row):
     check_case(*row, ("r", "rr", "rf"))
@@ -198,6 +200,7 @@ def check_point(point: Point) -> None:
         np.testing.assert_allclose(float(value), point.bends[i][j], 1e-10, 1e-15, err_msg=f"{mode}, by {i} and {j}")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p.name} {p.at}")
 def test_special_points(point):
     with lg.default_device("interpreter"):
@@ -207,6 +210,7 @@ def test_special_points(point):
 SAMPLE = {"power": (4.0, 0.0), "hypot": (0.0, 2.0), "logaddexp": (1.0, 1.0), "sinc": (0.0,), "remainder": (1.0, 0.1)}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("point", [p for p in POINTS if SAMPLE.get(p.name) == p.at], ids=lambda p: p.name)
 def test_special_points_on_devices(compiled_device, point):
     check_point(point)

@@ -88,6 +88,7 @@ def test_g4_interleaved_carries_with_per_lane_trips(device, dtype, mode):
     check_gradient(loss, (x,), 0.95**a + 2 * 0.9**a, mode=mode, rtol=2e-6 if dtype is lg.float32 else 1e-14)
 
 
+@pytest.mark.in_turns
 def test_g5_carried_integer_as_index(device, mode):
     def loss(a):
         def lane_body(_, c):

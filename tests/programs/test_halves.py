@@ -102,6 +102,7 @@ def in_float32(name: str) -> tuple[float, np.ndarray]:
         return evaluated(PROGRAMS[name], lg.float32)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("half", [lg.float16, lg.bfloat16], ids=str)
 @pytest.mark.parametrize("name", sorted(PROGRAMS))

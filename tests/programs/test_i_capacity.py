@@ -99,6 +99,7 @@ def test_i6_sixteen_lanes_overflow_at_once(compiled_device):
         forced(32, lg.grad(side_output), x, lg.asarray(66))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("synchronise", [True, False])
 def test_i7_overflow_then_exit(process_device, synchronise):
     program = textwrap.dedent(f"""

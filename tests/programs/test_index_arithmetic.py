@@ -22,6 +22,7 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64", "bool"])
 @pytest.mark.parametrize("shape", [(2, 3), (4, 4), (3, 10)])
@@ -38,6 +39,7 @@ def test_complex_constants(device: str) -> None:
     np.testing.assert_array_equal(np.asarray(lg.full((3,), 1.5 - 2j, dtype=lg.complex64)), np.full(3, 1.5 - 2j))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", MOVED)
 def test_many_elements_are_moved(compiled_device: str, name: str) -> None:
     if compiled_device.startswith("emulator"):
@@ -46,6 +48,7 @@ def test_many_elements_are_moved(compiled_device: str, name: str) -> None:
     np.testing.assert_array_equal(np.asarray(MOVED[name](lg, lg.asarray(z))), MOVED[name](np, z))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("parts", [2, 3, 7, 64])
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_lanes_add_where_their_remainder_says(compiled_device: str, parts: int, dtype: str) -> None:

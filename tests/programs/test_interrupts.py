@@ -54,6 +54,7 @@ def squared_sum(x: Any) -> Any:
     return lg.sum(endless_below_two(x) ** 2)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("lanes", [None, 3, 1000, 100_000])
 @pytest.mark.parametrize(
     "function", [endless_below_two, nested, lg.grad(squared_sum)], ids=["alone", "nested", "gradient"]
@@ -121,6 +122,7 @@ def in_short_ones(x: Any, n: Any) -> Any:
     return body(x)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("lanes", [None, 3, 5000])
 @pytest.mark.parametrize("function", [counted, in_short_ones])
 def test_a_counted_loop_that_takes_years_can_be_interrupted(lanes: int | None, function: Callable[..., Any]) -> None:

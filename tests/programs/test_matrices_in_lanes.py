@@ -87,6 +87,7 @@ def test_substituted(device):
     agrees(device, substituted, 9, *start("solved", 9))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("name", ["solved", "filtered"])
 def test_factorised(device, name):

@@ -33,6 +33,7 @@ def skip_halves_without_a_library(device: str, dtype: Any) -> None:
         pytest.skip("the host's conversions of float16 are in a library that the simulator doesn't link")
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("turned", ["plain", "left", "right", "both"])
@@ -89,6 +90,7 @@ def test_a_product_between_other_steps_is_replayed(compiled_device: str, dtype: 
         np.testing.assert_array_equal(seen(got), np.sum((left * factor + 1) @ right * 2, axis=0))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [lg.float32, lg.float64, lg.int32], ids=str)
 @pytest.mark.parametrize(
     "shapes",

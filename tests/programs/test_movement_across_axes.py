@@ -23,6 +23,7 @@ def check(run, *arrays):
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_transposes_and_what_is_fused_with_them(device, shape):
     x, y = floats(*shape), floats(*shape[::-1])
@@ -38,6 +39,7 @@ def test_dtypes(device, dtype):
     check(lambda xp, x: xp.where(x[:77].T, x[:77], x[50:127].T), R.integers(0, 2, (131, 77)).astype(dtype))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("perm", [(0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
 @pytest.mark.parametrize("shape", [(18, 19, 20), (40, 3, 50), (2000, 2, 3)], ids=str)
 def test_orders_of_three_axes(device, shape, perm):

@@ -232,6 +232,7 @@ def without_a_rule(result: Any, program: Any, f: Step = plain) -> list[np.ndarra
         return [np.asarray(found) for found in result(program, f)]
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("rule", list(RULES))
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -239,12 +240,14 @@ def test_slopes(device: str, program: Any, rule: str) -> None:
     agree(value_and_slopes(program, RULES[rule](3.0)), without_a_rule(value_and_slopes, program))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_forward_mode_asks_the_tangent_rule(device: str, program: Any) -> None:
     agree(tangent(program, by_jvp(3.0)), without_a_rule(tangent, program))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize(("rule", "oracle", "slope"), [("vjp", with_slope_1, 1.0), ("jvp", plain, 3.0)])
 def test_forward_over_reverse(program: Any, rule: str, oracle: Step, slope: float) -> None:
@@ -254,6 +257,7 @@ def test_forward_over_reverse(program: Any, rule: str, oracle: Step, slope: floa
         agree(found, without_a_rule(forward_over_reverse, program, oracle))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize(
     ("rule", "oracle", "slope"), [("vjp", with_slope_1, 1.0), ("itself", plain, 3.0), ("jvp", plain, 3.0)]
@@ -264,6 +268,7 @@ def test_reverse_over_reverse(program: Any, rule: str, oracle: Step, slope: floa
         agree(found, without_a_rule(reverse_over_reverse, program, oracle))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("rule", [looping_by_vjp, looping_by_jvp])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_rules_with_loops(program: Any, rule: Any) -> None:
@@ -271,6 +276,7 @@ def test_rules_with_loops(program: Any, rule: Any) -> None:
         agree(value_and_slopes(program, rule()), without_a_rule(value_and_slopes, program, looping))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("rule", ["vjp", "jvp"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_slopes_of_a_batch(program: Any, rule: str) -> None:

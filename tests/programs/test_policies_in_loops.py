@@ -55,6 +55,7 @@ def without_a_checkpoint(result: Any, program: Any) -> list[np.ndarray]:
         return [np.asarray(found) for found in result(lambda x, y: program(named, x, y))]
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("policy", ["first", "both"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -63,6 +64,7 @@ def test_slopes(device: str, program: Any, policy: str) -> None:
     agree(slopes(f), without_a_checkpoint(slopes, program))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", ["first", "second", "both", "none of these"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_second_derivatives_and_batches(program: Any, policy: str) -> None:
@@ -193,6 +195,7 @@ def test_stacks_that_grow_under_a_second_run(device: str, loops: Any) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("loop", list(LOOPS))
 def test_what_is_named_is_computed_once(device: str, loop: str) -> None:
@@ -254,6 +257,7 @@ BUDGETED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("loop", list(BUDGETED))
 def test_a_loop_with_a_budget_saves_what_is_named_besides(device: str, loop: str) -> None:
     """Each trip is pulled back with what was saved; only going on from a state that was kept computes it again."""
@@ -305,6 +309,7 @@ AROUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("around", list(AROUND))
 @pytest.mark.parametrize("saving", list(SAVING))
@@ -438,6 +443,7 @@ def test_a_reverse_pass_by_hand(device: str) -> None:
     np.testing.assert_allclose(slope, ct, rtol=1e-12)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", ["only", "but", "dots", "nothing", "everything", "both"])
 def test_jax_has_the_same_slopes(policy: str) -> None:
     jax = pytest.importorskip("jax")

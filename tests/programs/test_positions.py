@@ -22,6 +22,7 @@ def rows(extent: int, dtype: str) -> np.ndarray:
     return x
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("extent", [63, 64, 300])

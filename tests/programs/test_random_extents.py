@@ -19,6 +19,7 @@ FIXED = {("mean", 1), ("mean", 2), ("transpose", 2), ("sum of rows", 2), ("max",
 into blocks whose number divides an extent."""
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("rank", [1, 2])
 def test_steps_are_filled_in(rank: int) -> None:
     for name, step in STEPS.items():

@@ -21,6 +21,7 @@ SEEDS = (3, 4, 5, 7, 8, 9, 10, 20, 25, 27, 31, 32)
 MANY = range(300)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_loops(device, seed):

@@ -20,6 +20,7 @@ def test_random_program(device, seed):
     assert check_mixture(Draw(seed).program(), device, ("gradient", "replayed"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", SEEDS)
 def test_derivatives_of_a_random_program(seed):
     """The graph's transforms alone: the interpreter compiles nothing."""

@@ -19,6 +19,7 @@ def test_random_program(device, seed):
     assert check_mutations(Draw(seed).program(), device, ("gradient", "replayed"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(8, 20))
 def test_derivatives_of_a_random_program(seed):
     """The graph's transforms alone: the interpreter compiles nothing."""

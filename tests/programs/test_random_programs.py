@@ -14,12 +14,14 @@ FOUND = (447, 5237)  # seeds beyond those that once failed
 NESTED = ("for", "while", "if")
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", [*range(COUNT), *FOUND])
 def test_random_program(device, seed):
     check_program(seed, device)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("size", ["wide", "many"])
 @pytest.mark.parametrize("seed", range(COUNT, COUNT + LARGE))

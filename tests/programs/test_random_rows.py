@@ -11,6 +11,7 @@ from random_rows import RowGenerator, check_rows
 SEEDS = [6, 12]  # one on all lanes with every kind of statement, one mapped; neither is large
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_program(device, seed):

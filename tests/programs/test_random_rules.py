@@ -12,6 +12,7 @@ from rule_programs import KINDS, Draw
 SEEDS = [1094, 1157, 1162, 1189, 1209]  # the last ones found something
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_program(device, seed):

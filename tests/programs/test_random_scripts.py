@@ -19,6 +19,7 @@ COUNT = 60
 DRAWN = ("unary", "binary", "reduction", "quantile", "running", "joining", "splitting")  # a name at random
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_scripts_in_the_interpreter_give_what_numpy_gives(seed, way):
@@ -26,6 +27,7 @@ def test_scripts_in_the_interpreter_give_what_numpy_gives(seed, way):
         compared(seed, way)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(COUNT, COUNT + 12))

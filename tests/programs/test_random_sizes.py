@@ -9,6 +9,7 @@ from .random_sizes import CASES, checked
 GROUPS = [tuple(CASES)[k::5] for k in range(5)]
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("group", range(len(GROUPS)))
 def test_sizes(device: str, group: int) -> None:

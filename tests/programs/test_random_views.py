@@ -18,6 +18,7 @@ def test_random_script_in_the_interpreter(seed, mode):
     check_script(seed, "interpreter", mode)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(COUNT, COUNT + 3))

@@ -95,6 +95,7 @@ def test_values_are_rounded_as_numpy_rounds_them_with_and_without_a_gradient(com
 WHOLE = [2, 3, 4, 5, 6, 7, 8, 9, -1, -2, -3, -4, -5, -7, -8]
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("exponent", WHOLE)

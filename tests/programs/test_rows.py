@@ -29,6 +29,7 @@ def numpy_normalised(x):
     return off / np.sqrt((off * off).mean(axis=-1, keepdims=True) + 1e-5)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("shape", LONG + SHORT, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -40,6 +41,7 @@ def test_softmax_of_rows(shape, dtype, compiled_device):
     np.testing.assert_allclose(found.astype(float), numpy_softmax(x.astype(float)), rtol=20 * tolerance, atol=tolerance)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("shape", [(40, 300), (600, 64), (7, 1500)], ids=str)
 def test_gradient_of_normalised_rows(shape, compiled_device):
     """Sums of rows, of columns and of everything, and a slot that serves again."""
@@ -101,6 +103,7 @@ def test_rows_are_one_kernel_on_gpus_with_the_same_bits_every_time(compiled_devi
     assert (np.asarray(replay.replay(x)) == first).all()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("function", ["sum", "max", "prod"])
 @pytest.mark.parametrize(
     ("shape", "axis"),
@@ -126,6 +129,7 @@ def test_narrow_rows_are_reduced_side_by_side_on_cpus(shape, axis):
         assert np.asarray(lg.sum(lg.asarray(x), axis=axis)).tobytes() == found.tobytes()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("function", ["argmax", "argmin"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((300, 70), 1), ((5, 2000), 1), ((5000, 60), 0), ((3, 4000, 30), 1), ((6, 1, 80), 2)]

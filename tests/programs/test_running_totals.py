@@ -35,6 +35,7 @@ def expected(name: str, x: np.ndarray, axis: int, reverse: bool) -> np.ndarray:
     return np.flip(found, axis) if reverse else found
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
@@ -48,6 +49,7 @@ def test_integers(device: str, dtype: str, reverse: bool) -> None:
             np.testing.assert_array_equal(got, expected(name, x, axis, reverse), f"{name} {shape} {axis}")
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -63,6 +65,7 @@ def test_sums_of_floats_are_rounded_about_once(device: str, dtype: str, reverse:
         assert (np.abs(got - exact) <= 1.01 * unit * np.abs(exact) + 4 * unit * largest).all(), (shape, axis)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize(("shape", "axis"), [((200_003,), 0), ((3, 70_001), 1), ((65_536,), 0), ((131_071, 1), 0)])
 def test_rows_of_several_threads(device: str, shape: tuple[int, ...], axis: int) -> None:
@@ -78,6 +81,7 @@ def test_rows_of_several_threads(device: str, shape: tuple[int, ...], axis: int)
     np.testing.assert_allclose(np.asarray(total), expected("cumsum", np.exp(x / 9.0), axis, True), rtol=1e-11)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_other_totals_of_floats(device: str, dtype: str) -> None:
@@ -100,6 +104,7 @@ def test_other_totals_of_floats(device: str, dtype: str) -> None:
     assert (np.abs(got - wide) <= 1.01 * unit * np.abs(wide) + largest).all()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("places", [[0], [4000], [4000, 9001], [9001]])
 def test_what_is_no_number_stays(device: str, special: float, places: list[int]) -> None:

@@ -26,6 +26,7 @@ def outcome(loss: Any, inputs: Inputs) -> str:
     return compare(*gradient_of(lg.grad, loss, (0, 1), (inputs.x, inputs.table), False))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_program(seed):
     program, inputs = random_programs.Generator(seed).program(seed), Inputs.drawn(seed)
@@ -33,6 +34,7 @@ def test_random_program(seed):
         assert not outcome(random_programs.run_tensors(program, inputs), inputs).startswith("wrong"), program
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", ROW_SEEDS)
 def test_random_program_with_rows(seed):
     program, inputs = random_rows.RowGenerator(seed).program(seed), Inputs.drawn(seed)

@@ -40,6 +40,7 @@ AROUND = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("lanes", [False, True], ids=["uniform", "lanes"])
 def test_a_loop_in_a_branch(device, around, lanes):
@@ -81,6 +82,7 @@ def _pulled_in_lanes(x, choices, trips):
     return lg.sum(lg.vmap(lane)(x, choices, trips))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("trips", [(1, 1), (2, 1), (0, 2)])
 def test_pullbacks_inside_loops_of_lanes(device, trips):
@@ -119,6 +121,7 @@ def test_lanes_of_different_trips_that_push_together(device, lanes):
     check(lg.jvp(both, *given)[1][1], want, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("trips", [[3, 1], [2, 2], [0, 4]])
 def test_rows_over_lanes_in_a_loop_of_lanes(device, trips):
     """A loop inside reads one row of all lanes at a time: its derivative adds to rows, not at places of the lanes, so

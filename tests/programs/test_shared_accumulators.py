@@ -75,6 +75,7 @@ def conditional(added, loss):
     return value
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("loop", [counted, conditional])
 @pytest.mark.parametrize("loss", LOSSES)

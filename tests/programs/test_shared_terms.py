@@ -34,6 +34,7 @@ def whole(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return found + 1j * rng.integers(-4, 5, shape) if dtype == "complex128" else found
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=str)
 def test_products(compiled_device: str, left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:

@@ -29,18 +29,21 @@ def check(x, axis=-1):
     np.testing.assert_array_equal(np.asarray(lg.argsort(t, axis=axis)), np.argsort(x, axis=axis, kind="stable"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(7, 33), (300,)], ids=str)
 def test_every_dtype(device, dtype, shape):
     check(elements(dtype, shape))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 1), (2, 0), (0, 4), (1000, 3), (5, 256), (2, 1500)], ids=str)
 def test_shapes(device, shape):
     check(elements("float32", shape))
     check(elements("int64", shape))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(900,), (3, 5000)], ids=str)
@@ -70,6 +73,7 @@ def largest(x, k):
     return np.take_along_axis(x, order, axis=-1), order
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_largest(device, dtype):
     x = elements(dtype, (3, 40))

@@ -30,6 +30,7 @@ def check(got: lg.Tensor, wanted: np.ndarray, error: float) -> None:
     np.testing.assert_allclose(elements.astype(np.longdouble), wanted, rtol=error)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", ["equal", "periodic", "any"])
 def test_whole_arrays(device: str, kind: str) -> None:
     size = 300_007 if device in ("interpreter", "cpu") else 50_021

@@ -21,6 +21,7 @@ def positions(beyond: int = 0) -> np.ndarray:
     return np.random.default_rng(1).integers(-ROWS - beyond, ROWS + beyond, PICKS).astype(np.int32)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_gradient_of_rows(compiled_device: str, columns: int) -> None:
     x, at = table(columns), positions()
@@ -30,6 +31,7 @@ def test_gradient_of_rows(compiled_device: str, columns: int) -> None:
     np.testing.assert_array_equal(np.asarray(slope), 2 * times[:, None] * x)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("kind", ["add", "min", "max", "multiply"])
 def test_rows_that_meet(compiled_device: str, kind: str, columns: int) -> None:

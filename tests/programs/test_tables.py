@@ -42,6 +42,7 @@ def rows_of(device, rows):
     return min(rows, 50) if device.startswith("emulator") else rows
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("rows", [3, 60, LARGE])
 @pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
 def test_updates_of_rows(device, rows, dtype):
@@ -62,6 +63,7 @@ def test_updates_of_rows(device, rows, dtype):
     assert again.tobytes() == got.tobytes()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("width", [1, 8, 33])
 @pytest.mark.parametrize("rows", [5, LARGE])
 def test_gradients_of_rows_that_were_taken(device, rows, width):

@@ -51,6 +51,7 @@ def test_bits_do_not_depend_on_the_thread_count(process_device):
     assert len(set(outputs)) == 1
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("threads", ["0", "-1", "many"])
 def test_bad_thread_counts_are_refused_in_one_line(process_device, threads):
     if process_device != "cpu":

@@ -78,6 +78,7 @@ def value_and_gradients(seed, device, **options):
         return [np.asarray(a) for a in (value, *gradients)]
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", range(24))
 def test_against_the_interpreter(compiled_device, seed):
@@ -86,6 +87,7 @@ def test_against_the_interpreter(compiled_device, seed):
         np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(wanted).max()))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 6])
 @pytest.mark.parametrize("budget_states", [None, 1, 2, 3, 8])
 def test_shift_loop_gradient_with_and_without_a_budget(device, trips, budget_states):

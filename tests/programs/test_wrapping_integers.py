@@ -124,6 +124,7 @@ def any_integers(rng: np.random.Generator, name: str) -> np.ndarray[Any, Any]:
     return data
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -152,6 +153,7 @@ def test_values_and_indices(device: str, seed: int) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-12)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -201,6 +203,7 @@ USES = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["int8", "int16", "int32", "int64"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_least_number_is_its_own_negative(device: str, name: str) -> None:

@@ -79,6 +79,7 @@ def test_amd_descriptions_say_what_the_code_object_says(program: Path, target: s
         assert kernel["amd"]["descriptor"] in [s.name for s in file.dynamic]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("target", [name for name in FORMATS if name.startswith("sm_")])
 def test_ptx_of_every_compute_capability(program: Path, target: str) -> None:
     folder, _, kernels = written(program, target)

@@ -264,6 +264,7 @@ def test_r3_a_value_divided_by_itself_and_read_again(derivatives):
 UNARY = ("sin", "cos", "abs", "tanh", "exp", "tan", "log", "sqrt", "rsqrt", "asin", "acos")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("op", UNARY)
 @pytest.mark.parametrize("trips", [1, 3, 10])
 def test_u1_operators_in_a_loop(derivatives, op, trips):

@@ -131,6 +131,7 @@ def test_per_lane(derivatives, name):
     derivatives.check(SMOOTH[name], arguments(SMOOTH[name]), order=2)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("trips", [0, 1, 4])
 def test_uniform(derivatives, name, trips):

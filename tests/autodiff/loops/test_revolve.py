@@ -158,6 +158,7 @@ def test_no_schedule_computes_less(derivatives, monkeypatch, trips, states):
     assert evaluations(derivatives, monkeypatch, trips, states) == fewest(trips, states) + value
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("trips", "states"), [(10, 3), (1000, 20), (10**12, 3), (2, 2), (7, 10**6)])
 def test_split_leaves_both_parts_reversible(trips, states):
     scalar = TensorType((), int64)

@@ -63,6 +63,7 @@ def accumulated(op, x, n):
     return [v, ops.sin(ops.mul(t, t))]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("op", OF_REALS)
 @pytest.mark.parametrize("loop", [counted, stopping, accumulated])
 def test_elementwise_rules_over_lanes(derivatives, loop, op):
@@ -144,6 +145,7 @@ def _first(v):
     return ops.iota(rows, 0), ops.full(0, rows)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("trips", [TRIPS, np.array(2)], ids=["lanes", "uniform"])
 @pytest.mark.parametrize("name", STRUCTURED)
 def test_rules_of_rows(derivatives, name, trips):

@@ -123,6 +123,7 @@ def test_with_loops_per_lane(derivatives, function):
     assert set(derivatives.lanes_of(function, [X, TRIPS])) == {1}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("function", IN_LOOPS)
 @pytest.mark.parametrize("x", X)
 def test_with_loops_uniform(derivatives, function, x):

@@ -60,6 +60,7 @@ def test_positions_have_no_derivative(derivatives, op, total):
     np.testing.assert_array_equal(gradient, np.full(3, total))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "function",
     [lambda x: [ops.cumprod(x, 0)], lambda x: [ops.reduce_prod(x, [0])], lambda x: [ops.reduce_sum(x, [0])]],

@@ -72,6 +72,7 @@ RANGES = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_within_three_units(name, dtype):
@@ -82,6 +83,7 @@ def test_within_three_units(name, dtype):
         assert ulps(compute(name, x), wanted) < (2.95 if name in ("tan", "log10", "asin") else 2.2)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("name", "limit"), [("erf", 1.5), ("erfc", 4.5), ("lgamma", 1.0), ("digamma", 1.0)])
 def test_special_functions_in_single(name, limit):
     reference = {"lgamma": scipy.special.gammaln, "digamma": scipy.special.psi}.get(name) or getattr(
@@ -118,6 +120,7 @@ def test_lgamma_of_tiny_negative_numbers():
     np.testing.assert_allclose(compute("lgamma", x), -np.log(-x), rtol=1e-15)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_power(dtype):
     """Also where a small error of the logarithm would be a large one of the power."""
@@ -149,6 +152,7 @@ def test_special_pairs(name, dtype):
         np.testing.assert_array_equal(np.signbit(got)[known], np.signbit(wanted)[known])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - {"pow", "atan2", "rem", "mod", "floordiv"}))
 def test_special_values(name, dtype):

@@ -10,6 +10,7 @@ from loopgrad.graph.build import trace
 from loopgrad.graph.types import TensorType, float16, float32, float64, int64
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("batch", "k", "m", "n"), [((25,), 10_000, 10, 10), ((2, 3), 4096, 1, 70), ((4,), 5000, 64, 3)]

@@ -129,6 +129,7 @@ FLAGGED = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("name", "flags"), [(name, flags) for name, flags in FLAGGED if any(flags)])
 def test_vmap_of_value_and_gradient(same, name, flags):
     function, arrays = CASES[name]

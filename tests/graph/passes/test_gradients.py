@@ -35,6 +35,7 @@ def gradient_graph(program):
     return graph
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(18))
 def test_gradients_of_random_programs(seed):
     program, arrays = random_program(seed, depth=1 + seed % 3)
@@ -47,6 +48,7 @@ def test_gradients_of_random_programs(seed):
     assert print_graph(parse_graph(print_graph(graph))) == print_graph(graph)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(18))
 def test_masked_gradients(seed):
     program, arrays = random_program(seed, depth=1 + seed % 3)

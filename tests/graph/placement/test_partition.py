@@ -207,6 +207,7 @@ def _bytes(arrays: list[Any]) -> list[bytes]:
     return [np.asarray(a).tobytes() for a in arrays]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CASES)
 def test_bits_are_the_same_on_any_number_of_processes(name):
     case = CASES[name]
@@ -227,6 +228,7 @@ def test_bits_are_the_same_on_any_number_of_processes(name):
                 assert met == case.meetings
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CASES)
 def test_large_results_are_made_part_by_part_to_the_same_bits(name, monkeypatch):
     """As if all were large: also those of fewer elements than processes, or of none. On three processes and eight all
@@ -359,6 +361,7 @@ def test_large_gradients_of_weights_are_added_up_shard_by_shard(name, monkeypatc
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["ragged", "table in a loop", "dense", "uniform loop"])
 def test_bits_are_the_same_in_compiled_programs(name):
     graph, places, arrays = _traced(CASES[name], 150)

@@ -29,6 +29,7 @@ def recurrence(slope: np.ndarray, offset: np.ndarray) -> np.ndarray:
     return found
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("length", LENGTHS)
 def test_of_any_length(device: str, length: int) -> None:
     slope, offset = RNG.uniform(-1, 1, (2, length))
@@ -38,6 +39,7 @@ def test_of_any_length(device: str, length: int) -> None:
     check(result.slope, np.cumprod(slope))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_order_of_arguments(device: str, length: int, reverse: bool) -> None:

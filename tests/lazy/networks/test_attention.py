@@ -39,6 +39,7 @@ CASES = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("block", [4, 16])
 def test_values_and_derivatives(monkeypatch, block):
     monkeypatch.setattr(module, "ONE_BLOCK", block)
@@ -109,6 +110,7 @@ def test_narrow_floats_are_added_up_in_float32(dtype):
     np.testing.assert_allclose(np.asarray(got.astype(lg.float64)), by_numpy(*wide)[1], rtol=near, atol=near / 10)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("keys", [600, 40])
 def test_derivatives_of_narrow_floats_are_those_of_float32(dtype, keys):

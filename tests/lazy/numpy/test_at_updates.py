@@ -24,6 +24,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("index", INDICES, ids=str)
 @pytest.mark.parametrize("scalar", [True, False])
@@ -39,6 +40,7 @@ def test_set(device: str, index: Any, scalar: bool) -> None:
     check(x, expected)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("index", INDICES, ids=str)
 def test_combine(device: str, index: Any) -> None:

@@ -70,6 +70,7 @@ def arrays(name: str, dtype: str = "float64") -> tuple[np.ndarray, np.ndarray, d
     return rng.normal(size=x).astype(dtype), rng.normal(size=kernel).astype(dtype), keywords
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(device: str, name: str) -> None:
     x, kernel, keywords = arrays(name, "float32")
@@ -122,6 +123,7 @@ def test_dtypes(device: str, dtype: str) -> None:
     np.testing.assert_array_equal(found.astype(lg.float64), expected(x, kernel, padding=2, stride=2))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("mapped", [(0, 0), (0, None), (None, 0), (1, 2)])
 @pytest.mark.parametrize("name", ["as a product", "of groups"])
 def test_vmap(device: str, name: str, mapped: tuple[int | None, int | None]) -> None:
@@ -190,6 +192,7 @@ def test_beyond_the_ends_of_a_vector_there_is_nothing(device: str) -> None:
     np.testing.assert_array_equal(lg.convolve(x, kernel), np.convolve(x, kernel))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("around", [((-1, 0), (0, -2)), ((-2, 1), (-1, -1)), ((-3, -1), (2, -4))])
 @pytest.mark.parametrize("spread", [(1, 1), (2, 1), (3, 2)])

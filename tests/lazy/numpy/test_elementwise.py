@@ -48,6 +48,7 @@ BINARY = [
 ]  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_binary_floats(device: str, name: str, dtype: str) -> None:
@@ -56,6 +57,7 @@ def test_binary_floats(device: str, name: str, dtype: str) -> None:
     both(name, np.abs(x) if name == "power" else x, y, rtol=2e-5 if dtype == "float32" else 1e-11)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", [n for n in BINARY if n not in ("power", "copysign", "logaddexp", "hypot", "atan2")])
 def test_binary_integers(device: str, name: str) -> None:
     both(name, INTS, np.array([[2], [-3], [7]], np.int32))

@@ -173,6 +173,7 @@ def compared(name: str, dtype: str, got: np.ndarray, want: np.ndarray) -> str | 
     return None if right.all() else f"{ours.tolist()}, expected {theirs.tolist()}"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("extreme", [False, True])
 def test_every_function_gives_what_numpy_gives(dtype: str, extreme: bool) -> None:
@@ -186,6 +187,7 @@ def test_every_function_gives_what_numpy_gives(dtype: str, extreme: bool) -> Non
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
 def test_kernels_give_what_the_interpreter_gives(compiled_device: str, dtype: str) -> None:

@@ -42,6 +42,7 @@ def as_index(index: Any) -> Any:
     return lg.asarray(index) if isinstance(index, np.ndarray) else index
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("index", INDICES, ids=str)
 def test_get_item(device: str, index: Any) -> None:
     check(lg.asarray(CUBE)[index], CUBE[index])
@@ -136,6 +137,7 @@ WRAPPED: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("i", range(len(WRAPPED)))
 def test_indices_that_wrap_are_negative(device: str, i: int) -> None:
     table = np.arange(300.0)

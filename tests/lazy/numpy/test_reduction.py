@@ -114,6 +114,7 @@ def test_variances_are_no_integers(name):
         getattr(lg, name)(lg.asarray([1.0, 2.0, 4.0]), dtype=lg.int64)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod"])
 def test_sums_and_products_of_bools_as_bools(device, name):
     some = CUBE[0] * [1, 0, 0, 1]
@@ -158,6 +159,7 @@ def test_a_mask_is_of_bools(name):
         getattr(lg, name)(*arguments, where=mask)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 def test_variances_are_as_complex_as_they_are_asked_for(device, name, dtype):
@@ -169,6 +171,7 @@ WEIGHTS = np.array([[0.5, -2.0, 0.0, 1.0]])
 SPIRAL = np.array([[0.3 + 1.0j, -0.2 + 9.0j, 1.0 - 2.0j, 0.1j], [700.0 + 1j, 700.5 - 2j, -3.0 + 0j, 2.0 + 3j]])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("sign", [False, True])
 @pytest.mark.parametrize(
     ("x", "options"),

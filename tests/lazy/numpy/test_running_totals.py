@@ -23,6 +23,7 @@ def before(name: str, x: np.ndarray, axis: int, reverse: bool, drop: bool) -> np
     return np.flip(found, axis) if reverse else found
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", NEUTRAL)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("reverse", [False, True])
@@ -47,6 +48,7 @@ def test_both_forms_at_once_are_refused() -> None:
         lg.cummin(lg.ones(3), exclusive=True)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_logarithms_of_sums_of_exponentials(device: str, axis: int | None) -> None:
     x = CUBE * 400
@@ -81,6 +83,7 @@ def test_long_sums_of_exponentials_keep_their_digits(device: str) -> None:
     assert np.max(np.abs(np.asarray(lg.logcumsumexp(lg.asarray(half))) - close) / np.maximum(close, 1)) < 6e-4
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("reverse", [False, True])
 def test_slopes_of_sums_of_exponentials(device: str, reverse: bool) -> None:
     """Against the matrix of all shares, where exp(x) over- and underflows; in one lane, too."""

@@ -19,6 +19,7 @@ EMPTY_ROW = np.where(np.arange(3)[:, None] == 1, np.nan, HOLES)
 COUNTS = np.array([3, 0, 1, 1, 5, 3])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "name", ["nansum", "nanprod", "nanmean", "nanstd", "nanvar", "nanmax", "nanmin", "nanmedian", "nancumsum",
              "nancumprod"]
@@ -37,6 +38,7 @@ def test_positions_that_skip_nan(device: str) -> None:
     both("nanargmin", with_elements, axis=1)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("axis", [None, 1, (0, 2), (2, 0), -1])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_quantiles(device: str, axis: object, keepdims: bool) -> None:
@@ -100,6 +102,7 @@ def test_counts(device: str) -> None:
         lg.bincount([0.5])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_bins_of_what_lies_beside_their_edges(device: str, dtype: Any) -> None:
     """A bin is computed and then put right: of the edges, of the numbers next to them, and of what is in none."""
@@ -132,6 +135,7 @@ def test_histograms(device: str) -> None:
     check(lg.digitize(edges, edges, right=True), np.digitize(edges, edges, right=True))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("axis", [None, 0, (0, 2)])
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "std", "all", "any"])
 def test_reductions_of_chosen_elements(device: str, name: str, axis: object) -> None:

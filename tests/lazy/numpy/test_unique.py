@@ -48,6 +48,7 @@ def test_sizes_make_it_possible_while_tracing(device: str) -> None:
         lg.unique(lg.zeros(0), size=2)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("equal_nan", [True, False])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_elements(device: str, name: str, equal_nan: bool) -> None:
@@ -58,6 +59,7 @@ def test_elements(device: str, name: str, equal_nan: bool) -> None:
     check(lg.unique(lg.asarray(x), equal_nan=equal_nan), wanted[0])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("name", "axis"), [("integers", 0), ("integers", 1), ("bools", 0), ("bools", -1), ("nan", 0)])
 def test_slices(device: str, name: str, axis: int) -> None:
     x = np.concatenate([ARRAYS[name], ARRAYS[name]], axis=axis)

@@ -427,6 +427,7 @@ def test_every_function_is_in_the_table() -> None:
     assert {name for name in lg.fft.__all__ if f"fft.{name}" not in covered} == set()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("text", "numpys"), CASES, ids=[text for text, _ in CASES])
 def test_results_share_memory_as_numpys_do(text: str, numpys: bool) -> None:
     looked_at = 0

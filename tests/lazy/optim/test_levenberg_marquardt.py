@@ -39,6 +39,7 @@ PROBLEMS = {  # Moré, Garbow and Hillstrom, 1981: residuals, start, minimum
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_known_minima(name: str, device: str) -> None:
     residuals, start, minimum, tolerance = PROBLEMS[name]

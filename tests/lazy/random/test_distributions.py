@@ -73,6 +73,7 @@ DISCRETE = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_continuous(dtype):
     rng = lg.random.Generator(20)
@@ -238,6 +239,7 @@ def test_numbers_of_wald_move_with_their_quantiles():
         np.testing.assert_allclose(slope[there], near[there], rtol=2e-4, atol=1e-7)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-5), ("float32", 2e-3)])
 def test_noncentral_numbers_and_angles_move_with_their_quantiles(dtype, accuracy):
     """By the noncentrality, and by kappa: minus what the distribution function grows by, over the density."""

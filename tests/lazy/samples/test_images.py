@@ -32,6 +32,7 @@ def test_filters_at_borders(mode: str) -> None:
         check(getattr(OURS, name)(x, *arguments, **options, **around), expected, 1e-11)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("mode", MODES)
 def test_splines_between_pixels(mode: str) -> None:
     """Within, beyond and on the borders; SciPy's start of a recursion is rough for images that are mirrored."""

@@ -13,6 +13,7 @@ RNG = np.random.default_rng(6)
 OURS = lg.signal
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_convolutions(dtype: str, mode: str) -> None:

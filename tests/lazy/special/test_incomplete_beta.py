@@ -56,6 +56,7 @@ def test_values_and_derivatives() -> None:
             np.testing.assert_allclose([np.asarray(s) for s in mode], sign * expected, 2e-12, err_msg=name)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_shapes_of_all_sizes(dtype: type) -> None:
     """On the CPU. Errors grow with the logarithm of the value, and by what the arguments' last digits change."""

@@ -111,6 +111,7 @@ def test_corners_are_scipys() -> None:
 DERIVED = ("gammainc", "gammaincc", "betainc", "lambertw", "zeta", "j1", "spence", "log_ndtr", "kl_div", "gamma")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivatives(name: str) -> None:
     """Both modes against central differences of SciPy's, of the sum of all results by one factor for each argument."""
@@ -234,6 +235,7 @@ STEEP = {  # where pieces of the formula overflow; slopes by mpmath
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", STEEP)
 def test_slopes_next_to_a_border(device: str, name: str) -> None:
     """They overflow where they are that large, and not before, in both modes and dtypes."""

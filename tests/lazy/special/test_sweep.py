@@ -103,6 +103,7 @@ def of_sums(name: str, x: np.ndarray) -> np.ndarray:
     return x[(np.abs(x) < 1e3) | (x > 0.0) & (x < 1e30)] if name in ("trigamma", "fifth") else x
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_of_one_operand(dtype: type) -> None:
     for name in OF_ONE:
@@ -110,6 +111,7 @@ def test_of_one_operand(dtype: type) -> None:
         check_modes(name, [x], np.floor(x) == x if name in POLES else None)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_closed_forms(dtype: type) -> None:
     """But for rounding, and by how much these forms cancel."""
@@ -129,6 +131,7 @@ def test_closed_forms(dtype: type) -> None:
         assert not far.any(), f"{name}: {[*zip(x[far], found[far], expected[far], strict=True)][:5]}"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_of_several_operands(dtype: type) -> None:
     """Shapes and arguments of all sizes, near each other, and special ones."""

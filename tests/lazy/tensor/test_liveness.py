@@ -137,6 +137,7 @@ def state_evaluated(x: Any, _: int) -> Any:
     return x
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("young_heap")
 @pytest.mark.parametrize("step", [loss_printed, norm_printed_late, state_evaluated])
 def test_a_long_loop_holds_no_more_than_a_short_one(step: Callable[[Any, int], Any]) -> None:

@@ -55,6 +55,7 @@ def test_what_does_not_fit_is_refused(text: str, x: np.ndarray) -> None:
         eval(text, {"xp": lg, "x": lg.asarray(x)})
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("op", ["<", "<=", "==", "!=", ">", ">="])
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_signed_integers_compare_with_uint64_exactly(device: str, op: str, dtype: Any) -> None:
@@ -105,6 +106,7 @@ def test_arguments_of_compiled_functions_are_checked(device: str) -> None:
         recorded.replay(x, 500)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("n", [-(2**40), -1, 0, 127, 128, 300, 2**40])
 def test_numbers_that_are_data_compare_exactly(device: str, n: int) -> None:
     for x in (UNSIGNED, SIGNED, WIDE):

@@ -102,6 +102,7 @@ def test_a_deep_chain_needs_less_memory() -> None:
     assert kept.plan(w, x).arena_bytes < 10 * layer
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("scattered", [False, True])
 @pytest.mark.parametrize("budget", [None, 200])
 def test_an_accumulator_of_a_lane_loop_passes_through(device: str, scattered: bool, budget: int | None) -> None:
@@ -179,6 +180,7 @@ def sums_in_branches(x: Any, table: Any, depth: int, checkpointed: bool) -> Any:
     return lg.sum(v) + lg.sum(cells * lg.arange(3.0))
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_a_sum_in_branches_in_loops_is_not_computed_again(device: str, depth: int) -> None:

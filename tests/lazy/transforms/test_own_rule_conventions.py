@@ -327,6 +327,7 @@ def test_a_while_loop_without_and_with_its_own_rule(device: str) -> None:
         np.testing.assert_allclose(lg.jvp(lg.vmap(f), (x,), (lg.ones(2),))[1], slopes)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("wraps", [1, 3])
 def test_checkpoints_of_ruled_functions(device: str, wraps: int) -> None:
     """Rules are asked inside; where a forward rule names what it saves, a policy finds the name."""

@@ -37,6 +37,7 @@ def count(graph: Graph, op: str) -> int:
     return sum((n.op == op) + sum(count(r, op) for r in n.regions) for n in graph.nodes)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_nothing_but_memory_depends_on_a_policy(device: str, policy: str) -> None:
     again = lg.checkpoint(block, policy=POLICIES[policy])

@@ -38,6 +38,7 @@ def _same(mine, theirs):
     np.testing.assert_allclose(mine, theirs, rtol=1e-2 if mine.dtype == np.float16 else 1e-6)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_have_the_dtypes_and_values_of_numpy(dtype):
     x = np.asarray([1, 0, 2]).astype(dtype)

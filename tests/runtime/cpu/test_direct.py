@@ -91,6 +91,7 @@ def accepts(op: str, operands: tuple[Value, ...], attrs: dict[str, DType]) -> bo
     return True
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 def test_every_elementwise_primitive_has_the_bits_of_compiled_code(dtype: DType) -> None:
     device, numbers = CpuDevice(), special(dtype)

@@ -46,6 +46,7 @@ def both(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
         assert same_bits(a.array, b.array), i
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", [float64, float32, float16], ids=str)
 @pytest.mark.parametrize("alone", [True, False])
 def test_products_have_the_bits_of_compiled_code(dtype: DType, alone: bool) -> None:

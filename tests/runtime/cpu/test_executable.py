@@ -379,6 +379,7 @@ done:
 MATMULS = [(1, 3, 4, 5), (3, 2, 6, 1), (2, 1, 1, 7), (1, 0, 3, 2), (2, 3, 0, 4), (0, 2, 2, 2), (1, 40, 50, 60)]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64", "uint16"])
 @pytest.mark.parametrize("shape", MATMULS)
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])

@@ -66,6 +66,7 @@ def checked(graph: Graph) -> int:
     return 1
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("make", [sums, totals])
 def test_reductions_of_every_shape(make: Callable[[Value], Iterator[Value]], dtype: DType) -> None:
@@ -82,6 +83,7 @@ def test_long_terms_are_added_up_in_the_same_order(shape: tuple[int, ...]) -> No
     assert checked(trace(both, [TensorType(shape, float64)])[0]) == 1
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize(("m", "k", "n"), PRODUCTS)
 def test_small_products(m: int, k: int, n: int, dtype: DType) -> None:
@@ -96,6 +98,7 @@ LONG = [
 ]  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("shape", "axes"), LONG)
 def test_rows_of_any_length_are_combined_in_one_order_whatever_is_computed_beside_them(
     shape: tuple[int, ...], axes: tuple[int, ...]

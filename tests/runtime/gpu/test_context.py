@@ -39,6 +39,7 @@ def contexts(device, fun, *arguments):
     return context, capacities, lambda: context.run([allocation_of(buffer) for buffer in held])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("fun", "arguments", "first", "then"),
     [

@@ -47,6 +47,7 @@ def alone(tmp_path_factory):
     return json.loads((folder / "0.json").read_text())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("count", [2, 3])
 def test_bits_and_errors_are_the_same_on_all_processes(count, alone, tmp_path):
     """Large results take longest: two processes make them, and on three test_partition does. Three end with calls that
@@ -90,6 +91,7 @@ def check_differing(found):
         assert each["nobody meets"] == 3.0
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("command", ["loopgrad run", "plain python"])
 def test_an_exception_on_one_process_ends_all(command, tmp_path):
     program = tmp_path / "fails.py"

@@ -21,6 +21,7 @@ from tests.codegen.factorisations.test_in_lanes import cases
 MOST_OPERATIONS = 500
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("n", [9, 14])
 @pytest.mark.parametrize("inner", [(), (2,)], ids=["lane", "batch"])
 def test_routines_are_the_references(n: int, inner: tuple[int, ...]) -> None:
@@ -87,6 +88,7 @@ def computed(op: str, attrs: dict[str, object], a: np.ndarray) -> list[np.ndarra
     return list(interpret_program(program, [a, np.asarray(1)]))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("m", "n"), [(10, 10), (11, 4), (4, 11)])
 def test_orthogonal_factors(m: int, n: int) -> None:
     """Of full rank, of rank 1, of zeros, and of what isn't finite."""
@@ -122,6 +124,7 @@ def test_eigenvectors() -> None:
     assert np.isnan(vectors[3]).all()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (5, 5), (7, 3), (3, 6)])
 def test_complex_matrices(m: int, n: int) -> None:
     """Of pairs of reals, in as little code whatever their size; with NaN in one of them, and equal eigenvalues."""

@@ -49,6 +49,7 @@ WIDE = ("float32", "float64", "int32", "int64")  # others are computed in these,
 ONE_EACH = [(name, CPUS[k % len(CPUS)]) for k, name in enumerate(DTYPE_NAMES) if name not in WIDE]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("name", "cpu"), [*[(name, cpu) for name in WIDE for cpu in CPUS], *ONE_EACH])
 def test_every_primitive_becomes_instructions(name: str, cpu: str) -> None:
     """LLVM neither gives up nor leaves a table: the read-only data are the kernel's 64 bytes."""
@@ -109,6 +110,7 @@ sys.stdout.write(f"{len(ALLOWED)} functions")
 """
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("cpu", CPUS)
 def test_every_function_that_is_allowed_lowers(cpu: str) -> None:
     """In a process of its own: LLVM ends it otherwise."""

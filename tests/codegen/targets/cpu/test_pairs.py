@@ -24,6 +24,7 @@ PROGRAMS: list[Callable[[Any, Any], Any]] = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_lengths_and_directions(dtype: str) -> None:
     rng = np.random.default_rng(0)

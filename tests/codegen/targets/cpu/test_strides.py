@@ -10,6 +10,7 @@ import loopgrad as lg
 STEPS = (-9, -8, -5, -3, -2, -1, 2, 3, 4, 7, 8, 9)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["int8", "bool", "float16", "int32", "float32", "float64", "int64"])
 def test_slices_of_every_step(name: str) -> None:
     """Rows that are no multiple of a vector, whose last element is the array's last one."""

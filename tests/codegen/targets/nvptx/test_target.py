@@ -90,6 +90,7 @@ def everything() -> list[str]:
     return [ptx(kernel) for kernel in (*kernels, *[random_kernel(seed)[0] for seed in range(5)])]
 
 
+@pytest.mark.in_turns
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_primitive_of_every_dtype_assembles(everything, arch, tmp_path):
@@ -294,6 +295,7 @@ def written(names, dtype, size=1 << 22, trips=False, **options: bool):
     return ptx(b.kernel("written"), **options)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("names", "dtype", "most"), [
     (["pow"], float32, 40), (["pow"], float64, 64), (["log1p"], float32, 48), (["pow", "neg"], float32, 40),
     (["log1p", "pow"], float32, 0), (["sin", "pow"], float32, 0), (["sin"], float32, 0), (["log1p"], float64, 0),

@@ -30,6 +30,7 @@ POOREST = Features(
 )
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("features", [Features(), POOREST], ids=["good", "poor"])
 def test_random_kernels_are_valid(seed, features):

@@ -40,6 +40,7 @@ def of_each_kind(m: Any, z: Any, norm: str | None = None) -> list[Any]:
     ]  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("lengths", [range(1, 17), range(17, 65), PRIMES, (1000, 1024, 1331)], ids=str)
 def test_every_length(device: str, lengths: Any) -> None:
     """With the numbers of several rows, and some kinds in float32. GPUs compile code for each length, so they take a

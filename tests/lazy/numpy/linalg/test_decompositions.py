@@ -30,6 +30,7 @@ def orthonormal(columns: np.ndarray) -> None:
     np.testing.assert_allclose(columns.swapaxes(-1, -2) @ columns, eye, atol=tolerance)
 
 
+@pytest.mark.in_turns
 @pytest.mark.costly
 @pytest.mark.parametrize(("shape", "dtype"), CASES)
 def test_factors(device: str, shape: tuple[int, ...], dtype: str) -> None:
@@ -230,6 +231,7 @@ def test_derivatives_of_eigenvectors_are_for_the_phases_that_they_have() -> None
     lg.testing.check_grads(lambda a: lg.linalg.eig(a).eigenvectors ** 2, (lg.asarray(turning),), order=2)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("shape", [(4, 3), (3, 5)])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_columns_in_order_of_their_length(shape: tuple[int, int], dtype: Any) -> None:

@@ -18,6 +18,7 @@ def matrices(*shape: int, dtype: str = "float64") -> np.ndarray:
     return (RNG.standard_normal(shape) + 2 * np.eye(shape[-1])).astype(dtype)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (2, 5, 5), (70, 4, 4), (3, 0, 0), (0, 3, 3), (2, 20, 20)], ids=str)
 def test_shapes_and_dtypes(device: str, shape: tuple[int, ...], dtype: str) -> None:
@@ -143,6 +144,7 @@ def test_two_bounds_of_singular_values_are_not_both_taken(name: str, bounds: tup
         getattr(lg.linalg, name)(lg.eye(2), **dict.fromkeys(bounds, 1e-3))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_what_is_known_of_matrices(device: str, dtype: str) -> None:
     """Only the part is read that the structure needs, also of transposed ones."""

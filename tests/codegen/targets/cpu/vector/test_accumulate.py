@@ -25,6 +25,7 @@ def inputs(size, target, dtype=np.float32):
     return [rng.integers(-3, 4, size).astype(dtype), rng.integers(-1, target, size).astype(np.int32)]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max", "set"])
 @pytest.mark.parametrize("size", [1, 50, 20000])
 @pytest.mark.parametrize("target", [1, 5, 40000])

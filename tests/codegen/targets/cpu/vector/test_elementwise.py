@@ -55,6 +55,7 @@ def elementwise(opcode, inputs, result, arrays, uniform=False, **attrs):
         check(build.kernel(), [*arrays, np.zeros(LANES, result.np)])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integer_arithmetic(dtype):
     for seed, op in enumerate(
@@ -65,6 +66,7 @@ def test_integer_arithmetic(dtype):
         elementwise(op, (dtype, dtype), dtype, arrays, uniform=True)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integer_unary_and_power(dtype):
     for seed, op in enumerate(["neg", "abs", "sign", "invert"]):
@@ -89,6 +91,7 @@ def test_float_arithmetic(dtype):
         elementwise(op, (dtype,), bool_, [values(dtype, 5)])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("bits", [512, 256, 128])
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 def test_a_product_and_a_sum_are_rounded_once_where_the_machine_can(dtype, bits):
@@ -106,6 +109,7 @@ def test_a_product_and_a_sum_are_rounded_once_where_the_machine_can(dtype, bits)
     assert bits > 128 or not machine.fused
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("source", [*INTEGERS, float32, float64, bool_], ids=str)
 def test_casts(source):
     for target in (*INTEGERS, float32, float64, bool_):

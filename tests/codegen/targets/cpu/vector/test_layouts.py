@@ -74,6 +74,7 @@ def test_an_index_in_which_the_lanes_cancel(opcode):
     check(build.kernel(), [np.array([1.0, 2.0, 4.0]), np.zeros(100)])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("domain", [d for d in DOMAINS if d], ids=str)
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max"])
 def test_reductions_of_every_rank(domain, kind):

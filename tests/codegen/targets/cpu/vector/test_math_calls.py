@@ -46,6 +46,7 @@ def run(kernel, dtype):
     return compiled.text, [np.where(np.isnan(a), np.nan, a).tobytes() for a in arrays]  # NaN of either sign is NaN
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("uniform", [False, True], ids=["lanes", "uniform"])
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -11,6 +11,7 @@ from tests.codegen.targets.cpu.cpu_harness import CompiledKernel, narrower
 EXACT = {"sin": "floor", "cos": "neg"}  # so that rounding of sin and cos can't turn into other integers
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("bits", [None, 128])
 def test_random_kernels(seed, bits):

@@ -9,6 +9,7 @@ import pytest
 import loopgrad as lg
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("row", [2, 3, 4, 5, 6, 7, 8])
 @pytest.mark.parametrize("name", ["uint8", "float32", "float64"])
 def test_colours_of_pixels(row: int, name: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 import loopgrad as lg
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("columns", [3, 15, 16, 17, 30, 33, 63, 64, 100, 129])
 @pytest.mark.parametrize("name", ["float32", "float64", "int64"])
 def test_reductions_of_many_rows(columns: int, name: str) -> None:
