@@ -20,7 +20,7 @@ from loopgrad.graph.interpret_regions import (
     scatter_under,
 )
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.primitives import REFERENCE
+from loopgrad.graph.primitives import BARE
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.types import TensorType
 
@@ -47,7 +47,9 @@ def interpret(graph: Graph, arrays: Sequence[Any], checked: bool = False) -> lis
             got = f"{given.dtype}{list(given.shape)}"
             raise ShapeError(f"interpret: expected input {position} of type {value.type}, got {got}")
         inputs.append(given)
-    outputs = run_graph(graph, inputs, Activation(run_graph, check_indices=checked))
+    run = Interpretation().run
+    with np.errstate(all="ignore"):
+        outputs = run(graph, inputs, Activation(run, check_indices=checked))
     return [_exported(graph, x) for x in outputs]
 
 
@@ -60,20 +62,35 @@ def _exported(graph: Graph, result: Datum) -> Array:
     return np.array(result, order="C")
 
 
-def run_graph(graph: Graph, inputs: list[Datum], frame: Activation) -> list[Datum]:
-    """Run the nodes in order; an array is dropped after its last use."""
-    env: dict[Value, Datum] = dict(zip(graph.inputs, inputs, strict=True))
+class Interpretation:
+    """One call of `interpret`. What a loop runs again and again is looked at once: after which node each value isn't
+    used again, and whether results have the types of their values, which the first trip shows."""
+
+    def __init__(self) -> None:
+        self._orders: dict[Graph, list[tuple[Node, tuple[Value, ...]]]] = {}
+
+    def run(self, graph: Graph, inputs: list[Datum], frame: Activation) -> list[Datum]:
+        """Run the nodes in order; an array is dropped after its last use."""
+        env: dict[Value, Datum] = dict(zip(graph.inputs, inputs, strict=True))
+        new = graph not in self._orders
+        if new:
+            self._orders[graph] = _order(graph)
+        for node, last in self._orders[graph]:
+            results = _run_node(node, [env[v] for v in node.operands], frame)
+            for value, result in zip(node.results, results, strict=True):
+                if new:
+                    _check(node, value, result)
+                env[value] = result
+            for value in last:
+                del env[value]
+        return [env[v] for v in graph.outputs]
+
+
+def _order(graph: Graph) -> list[tuple[Node, tuple[Value, ...]]]:
+    """The nodes, each with the operands that are used there for the last time."""
     last_use: dict[Value, Node | None] = {v: node for node in graph.nodes for v in node.operands}
     last_use.update((v, None) for v in graph.outputs)
-    for node in graph.nodes:
-        results = _run_node(node, [env[v] for v in node.operands], frame)
-        for value, result in zip(node.results, results, strict=True):
-            _check(node, value, result)
-            env[value] = result
-        for value in node.operands:
-            if last_use[value] is node:
-                env.pop(value, None)
-    return [env[v] for v in graph.outputs]
+    return [(node, tuple(v for v in dict.fromkeys(node.operands) if last_use[v] is node)) for node in graph.nodes]
 
 
 def _run_node(node: Node, operands: list[Any], frame: Activation) -> Sequence[Datum]:
@@ -95,7 +112,7 @@ def _run_node(node: Node, operands: list[Any], frame: Activation) -> Sequence[Da
             frame.shared.add(node.results[0])
             return (scatter_under(frame.masks, node.attrs, *operands),)
         case op:
-            return REFERENCE[op](node.attrs, *operands)
+            return BARE[op](node.attrs, *operands)
 
 
 def _check(node: Node, value: Value, result: Datum) -> None:

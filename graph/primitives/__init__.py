@@ -28,10 +28,10 @@ from loopgrad.graph.primitives import (
     stack,
     window_products,
 )
-from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference
+from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference, Silent
 
 __all__ = [
-    "ARRANGING", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
+    "ARRANGING", "BARE", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
     "LIBRARY", "NAMED_AXES", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS",
     "UPDATES", "Kind", "Primitive",
 ]  # fmt: skip
@@ -82,6 +82,9 @@ INFER: Final[dict[str, Infer]] = {op: row.infer for op, row in PRIMITIVES.items(
 REFERENCE: Final[dict[str, Reference]] = {
     op: row.reference for op, row in PRIMITIVES.items() if row.reference is not None
 }
+
+BARE: Final[dict[str, Reference]] = {op: r.bare if isinstance(r, Silent) else r for op, r in REFERENCE.items()}
+"""For those who run many in a row, with NumPy's warnings off."""
 
 
 def _of(*kinds: Kind) -> frozenset[str]:

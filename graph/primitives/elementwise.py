@@ -37,6 +37,7 @@ from loopgrad.graph.primitives.primitive import (
     Kind,
     Primitive,
     Reference,
+    Silent,
     Types,
     bool_type,
     dtype_error,
@@ -158,18 +159,16 @@ def _plain(function: Ufunc) -> Reference:
     """The reference that applies a NumPy function and keeps the first operand's dtype."""
 
     def reference(attrs: Attrs, x: Array, *rest: Array) -> tuple[Array]:
-        with np.errstate(all="ignore"):
-            return (np.asarray(function(x, *rest)).astype(x.dtype, copy=False),)
+        return (np.asarray(function(x, *rest)).astype(x.dtype, copy=False),)
 
-    return reference
+    return Silent(reference)
 
 
 def _predicate(function: Ufunc) -> Reference:
     def reference(attrs: Attrs, *arrays: Array) -> tuple[Array]:
-        with np.errstate(all="ignore"):
-            return (np.asarray(function(*arrays), dtype=np.bool_),)
+        return (np.asarray(function(*arrays), dtype=np.bool_),)
 
-    return reference
+    return Silent(reference)
 
 
 def _scalar(function: Callable[[float], float]) -> Ufunc:

@@ -35,6 +35,7 @@ from loopgrad.graph.primitives.primitive import (
     Kind,
     Primitive,
     Reference,
+    Silent,
     Types,
     always_exact,
     axes_after_batch,
@@ -63,8 +64,7 @@ def _infer_const(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
 
 def _const(attrs: Attrs) -> tuple[Array]:
     type: TensorType = attrs["type"]
-    with np.errstate(all="ignore"):
-        return (np.full(type.shape, attrs["value"], dtype=type.dtype.np),)
+    return (np.full(type.shape, attrs["value"], dtype=type.dtype.np),)
 
 
 def _infer_literal(operands: Operands, attrs: Attrs, regions: Regions) -> Types:
@@ -337,7 +337,7 @@ def _joined(name: str, infer: Infer, reference: Reference, axes: AxisRule, **tra
 
 
 ROWS: Final[dict[str, Primitive]] = table(
-    _created("const", "full", _infer_const, _const, intervals.const),
+    _created("const", "full", _infer_const, Silent(_const), intervals.const),
     _created("literal", None, _infer_literal, _literal, intervals.literal),
     _created("iota", "arange", _infer_iota, _iota, intervals.iota),
     _arranged(

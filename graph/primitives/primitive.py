@@ -29,6 +29,18 @@ KIND_NAMES: Final = {"b": "bool", "i": "signed integer", "u": "unsigned integer"
 LARGEST: Final = 2**63 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """A reference without NumPy's warnings of overflow and the like. Those who run many in a row turn them off once and
+    call `bare`: turning them off takes as long as computing a few elements."""
+
+    bare: Reference
+
+    def __call__(self, attrs: Attrs, *arrays: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return self.bare(attrs, *arrays)
+
+
 class Kind(Enum):
     """How the elements of a result come from those of the operands."""
 

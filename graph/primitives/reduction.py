@@ -28,6 +28,7 @@ from loopgrad.graph.primitives.primitive import (
     Kind,
     Primitive,
     Reference,
+    Silent,
     Types,
     added_in,
     always_exact,
@@ -99,10 +100,9 @@ def _infer_top(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, 
 
 def _reduce(ufunc: np.ufunc) -> Reference:
     def reference(attrs: Attrs, x: Array) -> tuple[Array]:
-        with np.errstate(all="ignore"):
-            return (np.asarray(ufunc.reduce(x, axis=attrs["axes"], dtype=x.dtype)),)
+        return (np.asarray(ufunc.reduce(x, axis=attrs["axes"], dtype=x.dtype)),)
 
-    return reference
+    return Silent(reference)
 
 
 def _sum(attrs: Attrs, x: Array) -> tuple[Array]:
