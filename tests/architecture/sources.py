@@ -6,7 +6,9 @@ import ast
 import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
+Node = TypeVar("Node", bound=ast.AST)
 ROOT = Path(__file__).parents[2]
 # A folder may import the ones to its right.
 FOLDERS = ("lazy", "runtime", "codegen", "autodiff", "graph")
@@ -23,9 +25,27 @@ def parsed(path: Path) -> tuple[str, ast.Module]:
 
 
 @functools.cache
-def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All nodes of a file, which many tests go through."""
-    return tuple(ast.walk(tree))
+def _by_kind(tree: ast.Module) -> dict[type[ast.AST], list[ast.AST]]:
+    """All nodes of a file, which many tests go through, but for Load and its like, which are a third of them."""
+    found: dict[type[ast.AST], list[ast.AST]] = {}
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        found.setdefault(type(node), []).append(node)
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, list):
+                left.extend([part for part in value if isinstance(part, ast.AST)])
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                left.append(value)
+    return found
+
+
+def nodes(tree: ast.Module, *kinds: type[Node]) -> Iterator[Node]:
+    """The nodes of a file of these kinds."""
+    found = _by_kind(tree)
+    for kind in kinds:
+        yield from found.get(kind, ())  # type: ignore[misc]
 
 
 def name(path: Path) -> str:
@@ -47,17 +67,14 @@ def defined(path: Path) -> set[str]:
 def imported(tree: ast.Module) -> list[tuple[str, ast.Import | ast.ImportFrom]]:
     """The modules that a file imports, at its top or later."""
     found: list[tuple[str, ast.Import | ast.ImportFrom]] = []
-    for statement in nodes(tree):
-        if isinstance(statement, ast.ImportFrom):
-            found.append((statement.module or "", statement))
-        elif isinstance(statement, ast.Import):
-            found.extend((alias.name, statement) for alias in statement.names)
+    found.extend((statement.module or "", statement) for statement in nodes(tree, ast.ImportFrom))
+    found.extend((alias.name, statement) for statement in nodes(tree, ast.Import) for alias in statement.names)
     return found
 
 
 def strings(tree: ast.Module) -> Iterator[str]:
     """The string constants of a file, without what only documents."""
-    statements = {id(s.value) for s in nodes(tree) if isinstance(s, ast.Expr)}
-    for node in nodes(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
+    statements = {id(s.value) for s in nodes(tree, ast.Expr)}
+    for node in nodes(tree, ast.Constant):
+        if isinstance(node.value, str) and id(node) not in statements:
             yield node.value

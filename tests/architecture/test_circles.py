@@ -34,6 +34,8 @@ def trees_of_all() -> dict[str, ast.Module]:
 def imports(tree: ast.AST, loaded: bool = True) -> Iterator[tuple[str, bool]]:
     """File -> whether it is imported while the importing file is loaded."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):
+            continue  # no statement is in one
         if isinstance(node, ast.Import):
             yield from ((FILES[alias.name], loaded) for alias in node.names if alias.name in FILES)
         elif isinstance(node, ast.ImportFrom):
@@ -42,7 +44,7 @@ def imports(tree: ast.AST, loaded: bool = True) -> Iterator[tuple[str, bool]]:
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             yield from imports(node, loaded=False)
         else:
-            yield from imports(node, loaded and not isinstance(node, ast.FunctionDef | ast.Lambda))
+            yield from imports(node, loaded and not isinstance(node, ast.FunctionDef))
 
 
 def defended(tree: ast.Module) -> list[str]:

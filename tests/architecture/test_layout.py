@@ -17,7 +17,7 @@ HEAVY = ("llvmlite", "networkx", "ml_dtypes", "platformdirs", "scipy", "matplotl
 
 
 def definitions(path):
-    return [d for d in nodes(parsed(path)[1]) if isinstance(d, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [*nodes(parsed(path)[1], ast.FunctionDef, ast.AsyncFunctionDef)]
 
 
 def python(code, **more):
@@ -25,7 +25,7 @@ def python(code, **more):
 
 
 def test_files_are_short():
-    lines = {name(path): len(parsed(path)[0].splitlines()) for path in PYTHON}
+    lines = {name(path): len(path.read_text().splitlines()) for path in PYTHON}
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
@@ -44,8 +44,8 @@ def test_the_runtime_reads_no_step_by_position():
         (path, place)
         for path in SOURCES
         if path.is_relative_to(ROOT / "runtime")
-        for place in nodes(parsed(path)[1])
-        if isinstance(place, ast.Subscript) and isinstance(place.value, ast.Name) and place.value.id == "step"
+        for place in nodes(parsed(path)[1], ast.Subscript)
+        if isinstance(place.value, ast.Name) and place.value.id == "step"
     ]
     assert [f"{name(p)}:{s.lineno}" for p, s in subscripts if isinstance(s.slice, ast.Constant)] == []
 
@@ -79,8 +79,9 @@ def test_late_imports_give_their_reason():
     wrong = []
     for path in SOURCES:
         lines = parsed(path)[0].splitlines()
+        imports = [*nodes(parsed(path)[1], ast.Import, ast.ImportFrom)]
         for definition in definitions(path):
-            late = [s for s in ast.walk(definition) if isinstance(s, ast.Import | ast.ImportFrom)]
+            late = [s for s in imports if definition.lineno <= s.lineno <= (definition.end_lineno or 0)]
             near = [lines[n - 1] for s in late for n in (s.lineno - 1, s.lineno, s.end_lineno or s.lineno)]
             if late and not any("#" in line for line in near):
                 wrong.append(f"{name(path)}:{definition.lineno} {definition.name}")

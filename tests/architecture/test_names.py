@@ -10,12 +10,7 @@ PRIVATE_WORDS = {"here", "joined", "kept", "learned", "squares", "stepped", "tog
 
 
 def classes():
-    return [
-        (definition, name(path))
-        for path in SOURCES
-        for definition in nodes(parsed(path)[1])
-        if isinstance(definition, ast.ClassDef)
-    ]
+    return [(definition, name(path)) for path in SOURCES for definition in nodes(parsed(path)[1], ast.ClassDef)]
 
 
 def test_no_two_classes_have_one_name():

@@ -20,7 +20,7 @@ def is_number(node: ast.expr | None) -> bool:
 
 def offences(tree: ast.Module) -> Iterator[str]:
     """Attributes of regions read by name, regions taken by number, operands cut at computed positions."""
-    for node in nodes(tree):
+    for node in nodes(tree, ast.Call, ast.Subscript):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

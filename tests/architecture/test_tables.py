@@ -195,9 +195,8 @@ def _is_row(value: ast.AST) -> bool:
 
 def _lists_of_primitives(tree: ast.Module) -> Iterator[int]:
     """Lines of literal collections of primitives' names; `__all__` lists functions."""
-    assigned = [n for n in nodes(tree) if isinstance(n, ast.Assign)]
-    exported = {n.value for n in assigned if getattr(n.targets[0], "id", "") == "__all__"}
-    for node in nodes(tree):
+    exported = {n.value for n in nodes(tree, ast.Assign) if getattr(n.targets[0], "id", "") == "__all__"}
+    for node in nodes(tree, ast.Set, ast.List, ast.Tuple, ast.Dict, ast.MatchOr):
         if node not in exported and sum(text in PRIMITIVES for text in _names(node)) > MOST:
             yield node.lineno  # type: ignore[attr-defined]
 
