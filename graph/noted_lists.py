@@ -17,11 +17,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Noted, Value, attrs_of_const
 from loopgrad.graph.passes.alike import DEEPEST, MANY, concatenated, may_be_batched
 from loopgrad.graph.passes.windows import Window, can_be_joined, joined_windows
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES
 from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType, float64, scalar_text
 
 _INTEGERS: Final = frozenset({int})
@@ -59,12 +60,13 @@ class _OfArrays(GraphBuilder):
         return (value,)
 
 
-def noted_list(output: Noted) -> NotedList | None:
-    """See above; None where the value isn't such a list."""
+def noted_list(output: Noted, leaf_of: LeafOf) -> NotedList | None:
+    """See above; None where the value isn't such a list. `leaf_of` gives the leaf with the elements of what all pieces
+    read, None where they aren't to be had."""
     op, pieces, attrs, loc = output.note[:4]
     if op != "concat" or len(pieces) < MANY or attrs["axis"] != 0 or set(map(type, pieces)) != {Noted}:
         return None
-    joiner = _ListJoiner()
+    joiner = _ListJoiner(leaf_of)
     joiner.builder.loc = loc
     reshaped = {p.note[0] for p in pieces} == {"reshape"} and {*map(getrefcount, pieces)} == {READ_ONCE - 1}
     members: list[Noted] = [p.note[1][0] for p in pieces] if reshaped else list(pieces)
@@ -79,9 +81,9 @@ def noted_list(output: Noted) -> NotedList | None:
     return NotedList(Graph(tuple(b.given), tuple(b.nodes), (result,)), [*b.given.values()], members)
 
 
-def noted_rows(members: list[Noted]) -> NotedList | None:
+def noted_rows(members: list[Noted], leaf_of: LeafOf) -> NotedList | None:
     """The same of values of one type, which become rows; None where they aren't alike, or are no array."""
-    joiner = _ListJoiner()
+    joiner = _ListJoiner(leaf_of)
     joiner.builder.loc = members[0].note[3]
     try:
         rows = joiner.rows(members)
@@ -92,9 +94,10 @@ def noted_rows(members: list[Noted]) -> NotedList | None:
 
 
 class _ListJoiner:
-    """`inputs`: of the graph that `builder` builds, by the leaves that they are."""
+    """`inputs`: of the graph that `builder` builds, by the leaves that they are. `leaf_of`: see noted_list."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaf_of: LeafOf) -> None:
+        self.leaf_of = leaf_of
         self.builder = _OfArrays()
         self.inputs: dict[Leaf, Value] = {}
 
@@ -126,17 +129,23 @@ class _ListJoiner:
 
     def _column(self, values: Sequence[Any], depth: int, exact: bool) -> Value:
         """One operand of each."""
-        if set(map(type, values)) == {Noted}:
-            if {*map(getrefcount, values)} != {READ_ONCE}:
-                raise _NotAlike
-            return self.rows(values, depth, exact)
-        first = values[0]
-        if not isinstance(first, Leaf) or len({*map(id, values)}) != 1:
+        if len({*map(id, values)}) == 1:
+            return self._shared(values[0], len(values), exact)
+        if {*map(getrefcount, values)} != {READ_ONCE} or set(map(type, values)) != {Noted}:
             raise _NotAlike
-        shape = (len(values), *first.shape)
-        return self.builder.value("broadcast", self._input(first), shape=shape, dims=tuple(range(1, len(shape))))
+        return self.rows(values, depth, exact)
 
-    def _input(self, leaf: Leaf) -> Value:
+    def _shared(self, value: Any, count: int, exact: bool) -> Value:
+        """What all pieces read: a constant, or what is a leaf."""
+        if attrs := attrs_of_const(value):
+            return self._numbers([attrs["value"]] * count, attrs["type"], exact)
+        shape = (count, *value.shape)
+        return self.builder.value("broadcast", self._input(value), shape=shape, dims=tuple(range(1, len(shape))))
+
+    def _input(self, read: Value) -> Value:
+        leaf = read if isinstance(read, Leaf) else self.leaf_of(read)
+        if leaf is None:
+            raise _NotAlike
         value = self.inputs.get(leaf)
         if value is None:
             assert isinstance(leaf.type, TensorType)
@@ -158,7 +167,7 @@ class _ListJoiner:
 
     def _windows(self, values: Sequence[Noted]) -> Value:
         source, shape = values[0].note[1][0], values[0].shape
-        if not isinstance(source, Leaf) or len({id(v.note[1][0]) for v in values}) != 1:
+        if len({id(v.note[1][0]) for v in values}) != 1:
             raise _NotAlike
         if len({id(v.type) for v in values}) != 1 and any(v.shape != shape for v in values):
             raise _NotAlike

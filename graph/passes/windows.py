@@ -68,12 +68,17 @@ def _regular(windows: Sequence[Window]) -> tuple[int, int] | None:
 
 
 def _gathered(windows: Sequence[Window], source: Value, b: GraphBuilder) -> Value:
-    strides = [prod(source.shape[d + 1 :]) for d in range(len(source.shape))]
-    ranges = [_ranges(w) for w in windows]
-    index = np.stack([sum(np.ix_(*[np.array(r) * n for r, n in zip(each, strides, strict=True)])) for each in ranges])
+    shape, rank = windows[0].shape, len(source.shape)
+    starts = np.array([w.attrs["start"] for w in windows], np.int64).reshape(-1, rank)
+    steps = np.array([w.attrs["step"] for w in windows], np.int64).reshape(-1, rank)
+    index = np.zeros((len(windows), *shape), np.int64)
+    for d, extent in enumerate(source.shape):
+        first = np.minimum(starts[:, d], extent - 1)  # where a slice that goes backwards starts
+        places = first[:, None] + steps[:, d, None] * np.arange(shape[d])
+        rows = (len(windows), *[shape[d] if i == d else 1 for i in range(rank)])
+        index += (places * prod(source.shape[d + 1 :])).reshape(rows)
     flat = b.value("reshape", source, shape=(prod(source.shape),))
-    type = TensorType(index.shape, int64)
-    return b.value("gather", flat, b.value("literal", data=index.astype(np.int64).tobytes(), type=type))
+    return b.value("gather", flat, b.value("literal", data=index.tobytes(), type=TensorType(index.shape, int64)))
 
 
 def _ranges(window: Window) -> list[range]:

@@ -382,7 +382,10 @@ def _holds_tensors(items: Sequence[Any]) -> bool:
 def _joined(items: Sequence[Any], dtype: DType | None) -> Tensor:
     """Nested sequences with tensors among them: stacked along a new first axis."""
     parts = [_joined(i, dtype) if isinstance(i, list | tuple) else as_tensor(i, dtype) for i in items]
-    joined = promote_arrays(*[(p._value.dtype, p._weak) for p in parts])
+    kinds = dict.fromkeys([(p._value.dtype, p._weak) for p in parts])
+    joined = promote_arrays(*kinds)
+    if len(kinds) == 1 and (joined, False) in kinds:  # thousands are alike
+        return wrap(ops.stacked([p._value for p in parts], 0))
     return wrap(ops.stacked([cast_operand(part, joined) for part in parts], 0))
 
 

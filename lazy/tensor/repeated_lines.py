@@ -35,7 +35,7 @@ from loopgrad.graph.passes.alike import MANY
 from loopgrad.graph.primitives import NULLARY
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
-from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, computed_together
+from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, MOST_BYTES, computed_together
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluation import buffer_of
@@ -313,7 +313,7 @@ def elements_of(t: TensorCore, value: Noted, read: bool = False) -> Buffer | Non
     together = expression.known is None and IN_A_ROW.again(expression)
     if together and (buffer := computed_together(t, value, expression)) is not None:
         return buffer
-    if value.note[0] == "concat" and (pieces := noted_list(value)) is not None:
+    if value.note[0] == "concat" and (pieces := noted_list(value, _whole)) is not None:
         return _list_elements(t, value, pieces)
     return _looked_up(t, value, expression)
 
@@ -408,13 +408,16 @@ def _elements(
 
 @RARE_COLLECTION
 def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | None:
-    """As above, of a list of pieces that are alike; those that somebody holds become leaves."""
+    """As above, of a list of pieces that are alike. Large ones that somebody holds become leaves; small ones are
+    computed again in less time than that takes."""
     graph, given, members = found
     config = current()
     device = get_device(config.device)
     if TensorLeaf.any_committed and any(isinstance(x, TensorLeaf) and x.committed for x in given):
         return None
-    places: dict[Value, int] = {v: i for i, v in enumerate(members)}
+    places: dict[Value, int] = {}
+    if members[0].type.nbytes > MOST_BYTES:  # type: ignore[union-attr]
+        places = {v: i for i, v in enumerate(members)}
     along = [(other, v) for v in places if (other := holder_of(v)) is not None]
     if along and device.kind not in HOST_KINDS:
         return None
