@@ -31,8 +31,8 @@ Taken = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 class Expression:
     """`operands`: expressions, and words of numbers. `open`: how many numbers the
-    attributes have. `size`: its operations. `further`: what was computed of it. `known`: of upper layers, unread here.
-    A leaf has a type only."""
+    attributes have. `size`: its operations. `further`: what was computed of it, and what upper layers note of that.
+    `known`: of upper layers, unread here. A leaf has a type only."""
 
     __slots__ = ("__weakref__", "_places", "further", "known", "op", "open", "operands", "size", "type")
 
@@ -42,7 +42,7 @@ class Expression:
         self.operands = operands
         self.open = open
         self.size: int = bool(op) + sum([x.size for x in operands if isinstance(x, Expression)])
-        self.further: dict[Any, Expression] = {}
+        self.further: dict[Any, Any] = {}
         self.known: Any = None
         self._places: Places | None = None
 

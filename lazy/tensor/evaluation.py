@@ -44,6 +44,7 @@ from loopgrad.runtime.plan import MemoryStats
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 
 if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.storage import View
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "eval=evaluate memory_stats synchronize to_device"
@@ -74,7 +75,9 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     """The elements of one tensor, as above: what lines of a script ask for one by one."""
     value = t._value
     if not UNDER_WAY and AMBIENT.scope is None and type(value) is Noted and t._history is None:
-        others = getrefcount(value) - ALONE - _of_memory(t, value) if COUNTED else -1
+        others = getrefcount(value) - ALONE if COUNTED else -1
+        if t._view is not None:
+            others -= _of_memory(t._view, value)
         lines = None if others else (value.expression or expression_of(value)).known
         known: Buffer | None = None if lines is None else lines.elements(t, value)
         if known is None and others >= 0:
@@ -92,11 +95,10 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
     return buffer
 
 
-def _of_memory(t: TensorCore, value: Noted) -> int:
-    """How many references to a tensor's value its memory has; so many that nothing is equal where more is to be
-    computed along."""
-    view = t._view
-    return 0 if view is None else MANY if view.waits else view.refers_to(value)
+def _of_memory(view: View, value: Noted) -> int:
+    """How many references to the value of a tensor with that view its memory has; so many that nothing is equal where
+    more is to be computed along."""
+    return MANY if view.waits else view.refers_to(value)
 
 
 @cache

@@ -72,13 +72,27 @@ def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak
     return result
 
 
+def _beside(one: Expression, key: object, op: str, other: float, first: bool = False) -> Any:
+    """The number, as a float, and the expression of an operation on a value and it, where that is known; the next look
+    at this `key` finds them and needs only see whether it is the same number. (As it is where text has it.)"""
+    number = float(other)
+    word = None if number not in BAKED and number - number == 0.0 else number_word(number)
+    found = one.further.get((word, op) if first else (op, word))
+    if found is None:
+        return None
+    latest = one.further[key] = other, number, found
+    return latest
+
+
 def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
     (or is a bool, for comparisons)."""
 
     floats = "f" in kinds
     function = _of_numbers(function, kinds)
-    mine = object()  # with it an expression knows what this operator gave: of these dtypes what the function gives
+    # With these an expression knows what this operator gave, and the reflected one: of the same dtypes, or the same
+    # number.
+    mine, behind = object(), object()
 
     def method(self: Any, other: Any) -> Any:
         a, cls = self._value, type(other)
@@ -99,26 +113,28 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
             if value.expression is not None and value.expression is not OPAQUE:
                 a.expression.further[mine, b.expression] = value.expression
             return _wrapped(self, value, weak)
+        latest = None if one is None else one.further.get(mine)
+        if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
+            return _again(self.__class__, op, (a, latest[1]), latest[2], self._weak, live)
         if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
             if one is not None and (live := AMBIENT.plain) is not None:
-                number = other if cls is float else float(other)
-                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
-                found = one.further.get((op, word))
-                if found is not None:
-                    return _again(type(self), op, (a, number), found, self._weak, live)
+                latest = _beside(one, mine, op, other)
+                if latest is not None:
+                    return _again(self.__class__, op, (a, latest[1]), latest[2], self._weak, live)
             return _wrapped(self, emit_beside(op, a, other, False, a.type), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 
     def reflected(self: Any, other: Any) -> Any:
         a, cls = self._value, type(other)
+        one: Expression | None = a.expression
+        latest = None if one is None else one.further.get(behind)
+        if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
+            return _again(self.__class__, op, (latest[1], a), latest[2], self._weak, live)
         if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
-            one: Expression | None = a.expression
             if one is not None and (live := AMBIENT.plain) is not None:
-                number = other if cls is float else float(other)
-                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
-                found = one.further.get((word, op))
-                if found is not None:
-                    return _again(type(self), op, (number, a), found, self._weak, live)
+                latest = _beside(one, behind, op, other, True)
+                if latest is not None:
+                    return _again(self.__class__, op, (latest[1], a), latest[2], self._weak, live)
             return _wrapped(self, emit_beside(op, a, other, True, a.type), self._weak)
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
@@ -154,6 +170,7 @@ def _integer(x: Any) -> Any:
 
 def _comparison(op: str, function: Function) -> Method:
     either = op in ("eq", "ne")  # the others mean something else for complex numbers
+    mine = object()  # see _binary
     function = _of_numbers(function)
 
     def method(self: Any, other: Any) -> Any:
@@ -168,10 +185,11 @@ def _comparison(op: str, function: Function) -> Method:
                 return _wrapped(self, emit_alike(op, a, b, None), self._weak)
         elif t.dtype.kind == "f" and (cls is float or cls is int):
             if live is not None:
-                number = other if cls is float else float(other)
-                word = None if number not in BAKED and number - number == 0.0 else number_word(number)
-                if (found := one.further.get((op, word))) is not None:
-                    return _again(type(self), op, (a, number), found, self._weak, live)
+                latest = one.further.get(mine)
+                if latest is None or latest[0] is not other:
+                    latest = _beside(one, mine, op, other)
+                if latest is not None:
+                    return _again(self.__class__, op, (a, latest[1]), latest[2], self._weak, live)
             return _wrapped(self, emit_beside(op, a, other), self._weak)
         return function(self, other) if isinstance(other, _OPERANDS) else NotImplemented
 

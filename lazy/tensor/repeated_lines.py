@@ -100,7 +100,7 @@ class Tree:
 
 class Trees:
     """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes.
-    `_often`: one that came often, and its code."""
+    `_often`: gives the elements where a line that came often is as it was."""
 
     __slots__ = ("_each", "_expression", "_often", "_places", "_result")
 
@@ -109,7 +109,7 @@ class Trees:
         self._each: tuple[Tree, ...] = ()
         self._places = places_of(expression)
         self._result = leaf_expression(expression.type)
-        self._often: tuple[Tree, LineCode] | None = None
+        self._often: Callable[[TensorCore, Noted], Buffer | None] | None = None
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
         """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
@@ -118,7 +118,7 @@ class Trees:
             return buffer
         if self._places and (buffer := _element(t, value, self._places, self._result)) is not None:
             return buffer
-        if self._often is not None and (buffer := self._by_code(t, value, *self._often)) is not None:
+        if self._often is not None and (buffer := self._often(t, value)) is not None:
             return buffer
         places = expression.places
         parts = places.gathered(value)
@@ -149,22 +149,10 @@ class Trees:
         if not along and t._view is None:
             tree.times += 1
             if tree.times == OFTEN:
-                self._often = tree, tree.code()
+                self._often = _often(lines, tree.line, tree.code(), self._result)
         if line is None or line.versions() is None:  # not learned yet, or forgotten
             return None
         return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, self._result)
-
-    def _by_code(self, t: TensorCore, value: Noted, tree: Tree, code: LineCode) -> Buffer | None:
-        """The same of a line that came often, as it was; None where anything isn't."""
-        lines = tree.lines
-        if lines.config is not current():
-            return None
-        found = code(value, lines.device.name)
-        ready = None if found is None else _ready(tree.line, found[1], lines)
-        if found is None or ready is None:
-            return None
-        program, extra = ready
-        return EVALUATOR.run_line(t, value, program, [*found[0], *extra] if extra else found[0], self._result)
 
     def add(self, value: Noted, line: Line, lines: Lines) -> None:
         """From now on the line is found by the value's expression."""
@@ -195,6 +183,31 @@ class Trees:
             lambda: line_code(places, firsts, looked_at, given, numbers),
         )
         self._each = (tree, *self._each)[:MOST_ALIKE]
+
+
+def _often(
+    lines: Lines, line: Line, code: LineCode, result: Expression
+) -> Callable[[TensorCore, Noted], Buffer | None]:
+    """What gives the elements of tensors that end in a line as its code finds it, with the settings of `lines`; None
+    where anything isn't as it was. `result`: the expression of the leaves."""
+    config, device, versions_of, run = lines.config, lines.device.name, line.versions, EVALUATOR.run_line
+
+    def elements(t: TensorCore, value: Noted) -> Buffer | None:
+        if current() is not config or (found := code(value, device)) is None or (versions := versions_of()) is None:
+            return None
+        inputs, constants = found
+        program: Executable | DirectProgram | None = versions.exact.get(constants)
+        if program is None:
+            ready = _ready(line, constants, lines)
+            if ready is None:
+                return None
+            program, extra = ready
+            inputs += extra
+        else:
+            versions.used = True
+        return run(t, value, program, inputs, result)
+
+    return elements
 
 
 class Lines:

@@ -40,6 +40,11 @@ _libc.free.argtypes = [ctypes.c_void_p]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
+def owns_arena(program: CpuProgramRecord) -> bool:
+    """Whether each of a program's contexts has memory of its own for temporaries."""
+    return program.layout.arena.size <= OWNED_ARENA_BYTES
+
+
 class CallContext:
     """`words[HEADER[...]]` and the rest as laid out by codegen.targets.cpu.entry.call_context."""
 
@@ -54,7 +59,7 @@ class CallContext:
         self._bindable = [self._words_of(step) if is_bindable(step) else None for step in program.host_calls]
         self._arrays: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
         self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
-        self.owns_arena = program.layout.arena.size <= OWNED_ARENA_BYTES
+        self.owns_arena = owns_arena(program)
         if self.owns_arena:
             self._arena = memory.HostBlock(program.layout.arena.size)
             self.words[HEADER["arena"]] = self._arena.address

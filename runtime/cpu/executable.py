@@ -21,7 +21,8 @@ from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.alive import Alive
 from loopgrad.runtime.buffers import Buffer, check_inputs, equal_as_one
-from loopgrad.runtime.cpu.context import CallContext, release
+from loopgrad.runtime.cpu.call_code import MOST_BUFFERS, OFTEN, Run, call_code
+from loopgrad.runtime.cpu.context import CallContext, owns_arena, release
 from loopgrad.runtime.cpu.failures import failure
 from loopgrad.runtime.cpu.host_calls import provider
 from loopgrad.runtime.cpu.loader import Code
@@ -90,6 +91,8 @@ class CpuExecutable(Executable):
         self._plain = tuple(made) == program.outputs
         places = {slot: place for place, slot in enumerate(made)}
         self._order = tuple([places.get(slot, -1) for slot in program.outputs])
+        self._calls = 0
+        self._often: Run | None = None
 
     def showing(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> CpuExecutable:
         self._set_types(inputs, outputs)
@@ -111,6 +114,11 @@ class CpuExecutable(Executable):
     # running
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+        if self._often is not None:
+            return self._often(buffers)
+        self._calls += 1
+        if self._calls == OFTEN:
+            self._often = self._own_code()
         places = self._input_places
         if len(places) != len(buffers):
             check_inputs(self.input_types, buffers, "cpu")
@@ -135,6 +143,13 @@ class CpuExecutable(Executable):
         finally:
             self._free.append(context)
         return made if self._plain else self.arrange(buffers, made)
+
+    def _own_code(self) -> Run | None:
+        """Code that runs this program alone, where that is short."""
+        inputs, made = self._input_places, self._made
+        if not self._plain or len(inputs) + len(made) > MOST_BUFFERS or not owns_arena(self.program):
+            return None
+        return call_code(inputs, made, self._free, self.new_context, self._entry, self._raise)
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """As `run`, on elements at these addresses; the caller holds memory of the right sizes, and every output is

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from sys import getrefcount
 from typing import Any, Final
 
 import numpy as np
@@ -161,7 +162,7 @@ class Spares:
         if not COUNTED:
             return fresh_buffer(self.type)
         for buffer in self._buffers:
-            if sys.getrefcount(buffer) <= _FREE[0] and sys.getrefcount(buffer.array) <= _FREE[1]:
+            if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
                 return buffer
         buffer = fresh_buffer(self.type)
         if len(self._buffers) < SPARES_PER_TYPE and self._owner.admit(buffer.nbytes):
@@ -172,7 +173,7 @@ class Spares:
         """Bytes of the buffers that nobody else holds."""
         total = 0
         for buffer in self._buffers:
-            if sys.getrefcount(buffer) <= _FREE[0] and sys.getrefcount(buffer.array) <= _FREE[1]:
+            if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
                 total += self.type.nbytes
         return total
 
@@ -238,11 +239,11 @@ def _free_counts() -> tuple[int, int]:
     buffers = [Buffer(probe, "cpu")]
     del probe
     for buffer in buffers:
-        counts = sys.getrefcount(buffer), sys.getrefcount(buffer.array)
+        counts = getrefcount(buffer), getrefcount(buffer.array)
     return counts
 
 
-_FREE: Final = _free_counts()
+FREE_BUFFER, FREE_ARRAY = _free_counts()
 COUNTED: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
 RECYCLER: Final = Recycler()
 ARENAS: Final = Arenas()

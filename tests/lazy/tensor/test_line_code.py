@@ -17,14 +17,19 @@ A, B = np.linspace(-1.0, 2.0, 6), np.linspace(0.5, 3.0, 6)
 def by_code(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each line that has code, whether that took it."""
     taken: list[bool] = []
-    run = repeated_lines.Trees._by_code
+    often = repeated_lines._often
 
-    def noted(*args: Any) -> Any:
-        found = run(*args)
-        taken.append(found is not None)
-        return found
+    def noted(*line: Any) -> Any:
+        run = often(*line)
 
-    monkeypatch.setattr(repeated_lines.Trees, "_by_code", noted)
+        def elements(*asked: Any) -> Any:
+            found = run(*asked)
+            taken.append(found is not None)
+            return found
+
+        return elements
+
+    monkeypatch.setattr(repeated_lines, "_often", noted)
     monkeypatch.setattr(repeated_lines, "OFTEN", 2)
     return taken
 
