@@ -59,6 +59,15 @@ class GraphBuilder:
         """A scalar in every element of `shape`."""
         return self.value("broadcast", scalar, shape=shape, dims=()) if shape else scalar
 
+    def extended(self, value: Value, axis: int, extent: int, filling: float | int | bool = 0) -> Value:
+        """So long along the axis, with this behind its elements; itself where it is."""
+        missing = extent - value.shape[axis]
+        if not missing:
+            return value
+        none = (0,) * len(value.shape)
+        high = (*none[:axis], missing, *none[axis + 1 :])
+        return self.value("pad", value, self.const(filling, TensorType((), value.dtype)), low=none, high=high)
+
     def inline(self, graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
         """Append the nodes of `graph`, with `arguments` for its inputs."""
         env = dict(zip(graph.inputs, arguments, strict=True))

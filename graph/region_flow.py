@@ -23,6 +23,15 @@ def whole_tensors_only(node: Node) -> bool:
     return not Region.of(node).shared and all(isinstance(t, TensorType) for t in types)
 
 
+def outside_lanes(graph: Graph) -> set[Node]:
+    """The nodes of the graph, and of loops over whole tensors in it."""
+    found = set(graph.nodes)
+    for node in graph.nodes:
+        if node.regions and not Region.of(node).lanes and isinstance(Region.of(node), Loop):
+            found = found.union(*[outside_lanes(region) for region in Region.of(node).bodies])
+    return found
+
+
 def count_of(node: Node) -> Value | None:
     """The trips of a counted loop."""
     region = Region.of(node)

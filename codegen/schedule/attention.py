@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild
-from loopgrad.graph.regions import Call, Loop, Region, in_parts
+from loopgrad.graph.region_flow import outside_lanes
+from loopgrad.graph.regions import Call, in_parts
 from loopgrad.graph.types import TensorType, bfloat16, float16, float32
 
 CHUNK: Final = 8  # elements that rows are multiples of
@@ -47,7 +48,7 @@ def has_routines(graph: Graph) -> bool:
 def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FULL_PRECISION) -> Graph:
     """`graph` without such calls. Lanes have no routines: in their regions a call is what it says. `precision`: of the
     factors of products of float32."""
-    outside, taken = stepped(graph), _taken(graph)
+    outside, taken = outside_lanes(graph), _taken(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if not _is_routine(node):
@@ -74,15 +75,6 @@ def _taken(graph: Graph) -> set[Value]:
     return read_values(graph).union(*[_taken(region) for node in graph.nodes for region in node.regions])
 
 
-def stepped(graph: Graph) -> set[Node]:
-    """The nodes of the graph, and of loops over whole tensors in it: those outside of lanes."""
-    found = set(graph.nodes)
-    for node in graph.nodes:
-        if node.regions and not Region.of(node).lanes and isinstance(Region.of(node), Loop):
-            found = found.union(*[stepped(region) for region in Region.of(node).bodies])
-    return found
-
-
 def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
     """The operands with the same leading axes and rows of multiples of CHUNK; None where the routine isn't made for
     them."""
@@ -103,22 +95,17 @@ def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
     sides = [_leading(x, rank, builder) for x in beside]
     if any(x is None for x in found) or not all(_spreads(x, batch) for x in sides):
         return None
-    whole = [_widened(x, builder) if n in form.rows else x for n, x in enumerate(found) if x is not None]
+    whole = [
+        builder.extended(x, rank + 1, -(-x.shape[-1] // CHUNK) * CHUNK) if n in form.rows else x
+        for n, x in enumerate(found)
+        if x is not None
+    ]
     return [*whole, *sides]
 
 
 def _fits(form: RoutineForm, q: Value, v: Value) -> bool:
     (t, d), (s, e) = q.shape[-2:], v.shape[-2:]
     return max(d, e) <= form.widest and min(t, s, d, e) > 0 and max(t, s) * max(d, e, CHUNK) < MOST
-
-
-def _widened(x: Value, builder: GraphBuilder) -> Value:
-    missing = -x.shape[-1] % CHUNK
-    if not missing:
-        return x
-    before = (0,) * len(x.shape)
-    zero = builder.const(0.0, TensorType((), x.dtype))
-    return builder.value("pad", x, zero, low=before, high=(*before[1:], missing))
 
 
 def _narrowed(results: Sequence[Value], node: Node, builder: GraphBuilder) -> list[Value]:

@@ -329,20 +329,9 @@ def _in_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, much: 
     if blocks < 2:
         return builder.value(op, columns, axes=(axis,))
     length = -(-count // blocks)
-    whole = _extended(columns, builder, axis, blocks * length, of_nothing(COMBINES[op], columns.dtype))
+    whole = builder.extended(columns, axis, blocks * length, of_nothing(COMBINES[op], columns.dtype))
     view = builder.value("reshape", whole, shape=(*shape[:axis], blocks, length, *shape[axis + 1 :]))
     return _in_blocks(op, builder.value(op, view, axes=(axis + 1,)), axis, builder, MUCH_LEFT)
-
-
-def _extended(value: Value, builder: GraphBuilder, axis: int, extent: int, filling: object) -> Value:
-    """Padded at the end of one axis."""
-    missing = extent - value.shape[axis]
-    if not missing:
-        return value
-    none = (0,) * len(value.shape)
-    high = (*none[:axis], missing, *none[axis + 1 :])
-    fill = builder.value("const", value=filling, type=TensorType((), value.dtype))
-    return builder.value("pad", value, fill, low=none, high=high)
 
 
 # ---- scatter

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final, NamedTuple
 
-from loopgrad.codegen.schedule.attention import stepped
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.region_flow import outside_lanes
 
 WORTH_IT: Final = 1 << 15  # multiplications of one of the four
 FEW_ROWS: Final = 8  # for which more of the right matrix would be written than is read for the product
@@ -36,7 +36,7 @@ class _Product(NamedTuple):
 
 def rewrite_complex_products(graph: Graph) -> Graph:
     """`graph` with such products; those of lanes stay."""
-    found = _found(stepped(graph))
+    found = _found(outside_lanes(graph))
     if not found:
         return graph
     made: dict[Node, Factors] = {}

@@ -16,10 +16,10 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.options import FULL_PRECISION
-from loopgrad.codegen.schedule.attention import stepped
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.region_flow import outside_lanes
 from loopgrad.graph.types import TensorType, bool_, float32, int64, sum_dtype
 
 FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
@@ -41,7 +41,7 @@ def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
 
 def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION) -> Graph:
     """Large convolutions of float32 are routines where there are matrix units; not in lanes."""
-    outside = stepped(graph)
+    outside = outside_lanes(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if node.op != "conv" or builder.original not in outside or not _is_large(node):
@@ -93,9 +93,7 @@ class _Windows:
     def by_matrix_units(self, kernel: Value, precision: str) -> Value:
         depth = self.channels * prod(self.window)
         rows = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
-        if depth % CHUNK:
-            zero = self.b.const(0, TensorType((), kernel.dtype))
-            rows = self.b.value("pad", rows, zero, low=(0, 0, 0), high=(0, 0, -depth % CHUNK))
+        rows = self.b.extended(rows, 2, -(-depth // CHUNK) * CHUNK)
         strides, dilation = (tuple(self.attrs[name]) for name in ("strides", "dilation"))
         sizes = {"strides": strides, "dilation": dilation, "window": self.window, "places": self.places}
         return self.b.value("window_products", self.x, rows, **sizes, precision=precision)
