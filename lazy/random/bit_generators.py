@@ -8,7 +8,7 @@ from around it, drawing raises.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -170,9 +170,13 @@ class BitGenerator(ABC):
     def _words(self) -> tuple[Value, ...]:
         return tuple([word._value for word in self.key])
 
-    @abstractmethod
     def source(self, shape: Shape) -> WordSource:
         """A block for each element of the shape, for one draw."""
+        return WordSource.of(shape, self._words(), self.taken(1))
+
+    def has_own_uniform(self, dtype: DType) -> bool:
+        """Whether `uniform` makes these otherwise than draws are made: of other words, or not by rounding float32."""
+        return dtype.bits < 32
 
     def uniform(self, shape: Shape, dtype: DType) -> Tensor:
         """Floats in [0, 1)."""
@@ -211,10 +215,6 @@ class Philox4x32(BitGenerator):
 
     key_words = 1
 
-    def source(self, shape: Shape) -> WordSource:
-        step = self.taken(1)
-        return WordSource(shape, self._words(), numbered(shape), step)
-
 
 class Philox4x64(BitGenerator):
     """Philox-4x64-10, with the words that NumPy's `Philox` gives for the same key or seed.
@@ -243,10 +243,6 @@ class Philox4x64(BitGenerator):
         write(self.saved, state_tensor(0)._value)
         return self
 
-    def source(self, shape: Shape) -> WordSource:
-        step = self.taken(1)
-        return WordSource(shape, self._words(), numbered(shape, uint64), step)
-
     def words_from(self, position: Value, shape: Shape) -> Value:
         """NumPy's words from that position on: of the block with the counter 1 the words 0 to 3, and so on."""
         at = ops.add(broadcast_value(position, shape), numbered(shape, uint64))
@@ -257,6 +253,9 @@ class Philox4x64(BitGenerator):
         """NumPy's next words."""
         shape = shape_of(size)
         return wrap(self.words_from(self.taken(size_of(shape)), shape))
+
+    def has_own_uniform(self, dtype: DType) -> bool:
+        return True
 
     def uniform(self, shape: Shape, dtype: DType) -> Tensor:
         if dtype.bits == 64:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.errors import DTypeError, explained
 from loopgrad.graph.types import DType, float32, float64, int64
+from loopgrad.lazy.random.source import WordSource
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast_operand, is_scalar, requested_dtype, wrap
 from loopgrad.lazy.tensor.operands import joined_shape
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_all, scalar_dtype
+from loopgrad.lazy.tensor.repeated_calls import Calls
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.random.source import WordSource
+    from loopgrad.lazy.tensor.core import ArrayLike
+    from loopgrad.lazy.tensor.operands import Shape
     from loopgrad.lazy.tensor.tensor import Tensor
 
 WHOLE_BLOCK: Final = (4, 4)
@@ -77,6 +81,7 @@ class Distribution:
     make: Callable[..., Tensor]
     result: DType | None = None
     relation: tuple[str, Callable[..., Any]] | None = None
+    calls: Calls = field(default_factory=Calls, init=False, repr=False, compare=False)
 
     def check(self, values: Sequence[Any]) -> None:
         """ValueError for parameters of Python's or NumPy's that are out of range, by themselves or beside each other,
@@ -111,6 +116,18 @@ class Distribution:
 
     def words_of(self, dtype: DType) -> int:
         return self.words[dtype.bits == 64]
+
+    def drawn(
+        self, shape: Shape, dtype: DType, key: Sequence[Tensor], step: Tensor, values: Sequence[ArrayLike]
+    ) -> Tensor:
+        """The numbers of a draw of that shape; at the top level a draw that comes again notes what it noted before."""
+        if AMBIENT.plain is None:
+            return self._drawn(shape, dtype, key, step, *values)
+        return self.calls.result(self._drawn, (shape, dtype, tuple(key), step, *values), {})  # type: ignore[no-any-return]
+
+    def _drawn(self, shape: Shape, dtype: DType, key: Sequence[Tensor], step: Tensor, *values: ArrayLike) -> Tensor:
+        source = WordSource.of(shape, tuple([word._value for word in key]), step._value)
+        return self.numbers(source, dtype, [as_tensor(v) for v in values])
 
     def numbers(self, source: WordSource, dtype: DType, values: Sequence[Tensor]) -> Tensor:
         """The numbers, of the source's shape."""

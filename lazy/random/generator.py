@@ -21,11 +21,12 @@ from loopgrad.lazy.random.orders import chosen_positions, order, permuted, popul
 from loopgrad.lazy.random.shapes import drawn_shape, shape_of
 from loopgrad.lazy.random.source import numbered
 from loopgrad.lazy.random.stream import Stream
-from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_operand, wrap
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, broadcast_value, cast_operand, is_scalar, wrap
 from loopgrad.lazy.tensor.outputs import Out, delivered, given_out
 from loopgrad.lazy.tensor.trees import register_node
 
 if TYPE_CHECKING:
+    from loopgrad.graph.types import DType
     from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.core import ArrayLike
     from loopgrad.lazy.tensor.operands import Shape
@@ -71,17 +72,13 @@ class Generator(Draws["Tensor"]):
         return self.__copy__()
 
     def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any = None) -> Tensor:
-        if what not in (continuous.RANDOM, continuous.UNIFORM):
-            return super()._draw(what, parameters, size, dtype)
-        what.check(parameters)  # bit generators have words of their own for these
+        what.check(parameters)
         kind = what.float_type(parameters, dtype)
-        ends = [cast_operand(as_tensor(p), kind) for p in parameters]
-        shape = drawn_shape(what.name, [v.shape for v in ends], size)
-        unit = self.bit_generator.uniform(shape, kind)
-        if not ends:
-            return unit
-        low, high = [broadcast_value(v, shape) for v in ends]
-        return wrap(ops.add(low, ops.mul(ops.sub(high, low), unit._value)))
+        shape = drawn_shape(what.name, [() if is_scalar(p) else as_tensor(p)._value.shape for p in parameters], size)
+        if what in (continuous.RANDOM, continuous.UNIFORM) and self.bit_generator.has_own_uniform(kind):
+            return _between(parameters, self.bit_generator.uniform(shape, kind), kind)
+        step = wrap(self.bit_generator.taken(1))
+        return what.drawn(shape, kind, self.bit_generator.key, step, parameters)
 
     def _made(
         self,
@@ -216,6 +213,14 @@ class Generator(Draws["Tensor"]):
         [(), ()]
         """
         return [Generator(child) for child in self.bit_generator.spawn(index(n_children))]
+
+
+def _between(ends: tuple[Any, ...], unit: Tensor, dtype: DType) -> Tensor:
+    """Numbers in [0, 1) as such between the ends, where there are some."""
+    if not ends:
+        return unit
+    low, high = [broadcast_value(cast_operand(as_tensor(p), dtype), unit._value.shape) for p in ends]
+    return wrap(ops.add(low, ops.mul(ops.sub(high, low), unit._value)))
 
 
 def default_rng(seed: Any = None) -> Generator:

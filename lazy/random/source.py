@@ -46,6 +46,11 @@ class WordSource:
     part: int = 0
     attempt: Value | None = None
 
+    @classmethod
+    def of(cls, shape: Shape, key: tuple[Value, ...], step: Value) -> WordSource:
+        """A block for each element of the shape, for one draw of a bit generator with this key and counter."""
+        return cls(shape, key, numbered(shape, uint64 if len(key) == 2 else None), step)
+
     def words(self, count: int) -> list[Tensor]:
         """Words of 32 bits, the first ones of the block of each element."""
         numbers = range(self.first, self.first + count)

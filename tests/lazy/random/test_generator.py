@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.random.distribution import Distribution
 
 
 def test_seeds():
@@ -263,3 +264,21 @@ def test_numbers_that_are_written_to_an_array() -> None:
     slope = lg.grad(lambda a: lg.sum(lg.random.default_rng(5).standard_gamma(a, out=lg.zeros(3))))(2.0)
     wanted = lg.grad(lambda a: lg.sum(lg.random.default_rng(5).standard_gamma(a, size=3)))(2.0)
     assert float(slope) == float(wanted)
+
+
+def test_draws_that_come_again_are_noted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the next counter and what the parameters are now; another size, dtype or key is another draw."""
+    sizes, drawn = [], Distribution._drawn
+    monkeypatch.setattr(Distribution, "_drawn", lambda self, *given: sizes.append(given[0]) or drawn(self, *given))
+    ours, other, scale = lg.random.default_rng(3), lg.random.default_rng(4), lg.ones(7)
+    traced = lg.compile(lambda rng, s: (rng.normal(2.0, s, size=7), rng.random(3, dtype="float32")))
+    beside = ours.copy()
+    for _ in range(8):
+        normal, uniform = map(np.asarray, traced(beside, scale))
+        np.testing.assert_array_equal(np.asarray(ours.normal(2.0, scale, size=7)), normal)
+        np.testing.assert_array_equal(np.asarray(ours.random(3, dtype="float32")), uniform)
+        assert not np.array_equal(np.asarray(other.normal(2.0, scale, size=7)), normal)
+        scale = scale + 1.0
+        lg.eval(scale)
+    assert sizes.count((7,)) <= 5  # of 17: traced once, and until the draw was known
+    assert ours.normal(size=7).dtype == lg.float64
