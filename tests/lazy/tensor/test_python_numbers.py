@@ -1,7 +1,8 @@
-"""Python numbers beside arrays of narrow and unsigned integers: NumPy's result, or an OverflowError; never wrapped."""
+"""Python numbers beside arrays: NumPy's result, or an OverflowError where integers are too narrow; never wrapped."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -136,3 +137,27 @@ def test_what_is_computed_of_python_ints_is_an_int64(text: str) -> None:
     with lg.default_device("interpreter"):
         got = eval(f"lg.{text} + x", {"lg": lg, "x": lg.asarray(UNSIGNED)})
     check(got, eval(f"np.{text} + x", {"np": np, "x": UNSIGNED}))
+
+
+def test_one_number_beside_operands_of_many_kinds() -> None:
+    """An operator knows the number that it met last beside operands alike, by its identity."""
+    numbers = [2.5, 3, 0.0, -0.0, 1.0, 1, math.nan, math.inf, True, 2.5]
+    operands = [np.array([1.5, -0.0]), np.array([1.5], np.float32), np.array(2.0), np.array([3, 4]), np.array([True])]
+    operations = [
+        lambda x, n: x + n, lambda x, n: n - x, lambda x, n: x * n, lambda x, n: n / x, lambda x, n: x < n,
+        lambda x, n: x == n, lambda x, n: (x * n + n) * n - n,
+    ]  # fmt: skip
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            for array in operands:
+                x = lg.asarray(array)
+                for operation in operations:
+                    for n in numbers:
+                        try:
+                            expected = operation(array, n)
+                        except TypeError:  # NumPy subtracts no bools
+                            continue
+                        got = np.asarray(operation(x, n))
+                        assert got.dtype == expected.dtype
+                        np.testing.assert_array_equal(got, expected)
+                        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))

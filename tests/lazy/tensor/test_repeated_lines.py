@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from random import Random
@@ -445,30 +444,6 @@ def test_lines_mean_what_they_mean_to_numpy_whatever_changes_between_them() -> N
         for i, (a, b) in enumerate(zip(got, expected, strict=True)):
             np.testing.assert_array_equal(a, b, err_msg=f"{again}, {i}")
             assert getattr(a, "dtype", None) == getattr(b, "dtype", None), (again, i)
-
-
-def test_one_number_beside_operands_of_many_kinds() -> None:
-    """An operator knows the number that it met last beside operands alike, by its identity."""
-    numbers = [2.5, 3, 0.0, -0.0, 1.0, 1, math.nan, math.inf, True, 2.5]
-    operands = [np.array([1.5, -0.0]), np.array([1.5], np.float32), np.array(2.0), np.array([3, 4]), np.array([True])]
-    operations = [
-        lambda x, n: x + n, lambda x, n: n - x, lambda x, n: x * n, lambda x, n: n / x, lambda x, n: x < n,
-        lambda x, n: x == n, lambda x, n: (x * n + n) * n - n,
-    ]  # fmt: skip
-    with np.errstate(all="ignore"):
-        for _ in range(3):
-            for array in operands:
-                x = lg.asarray(array)
-                for operation in operations:
-                    for n in numbers:
-                        try:
-                            expected = operation(array, n)
-                        except TypeError:  # NumPy subtracts no bools
-                            continue
-                        got = np.asarray(operation(x, n))
-                        assert got.dtype == expected.dtype
-                        np.testing.assert_array_equal(got, expected)
-                        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
 
 
 def test_an_operator_that_is_known_notes_the_line_that_called_it() -> None:
