@@ -54,6 +54,11 @@ class Device(Protocol):
         are; the same where rows and columns are exchanged."""
         ...
 
+    @property
+    def reduces_shards(self) -> bool:
+        """Whether programs keep the order of `primitives.shards` (whose node such a device takes)."""
+        ...
+
     def compile(self, graph: Graph, options: Options) -> Executable: ...
 
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:

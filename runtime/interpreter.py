@@ -28,6 +28,7 @@ class InterpreterDevice:
 
     name = NAME
     kind = "interpreter"
+    reduces_shards = True
 
     def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
         return host_buffer(array, NAME, copy)

@@ -151,6 +151,12 @@ class _KernelInterpreter:
         domain = self.kernel.domain
         kept = domain[: len(domain) - reduction.rank]
         assert len(operands) == 1, "sums so far are for support kernels"
+        if reduction.shards is not None:
+            shards = reduction.shards
+            attrs = {"combine": reduction.kind, "extent": shards.extent, "roots": shards.roots}
+            (result,) = REFERENCE["shard_reduce"](attrs, operands[0].reshape(-1))
+            self.arrays[reduction.param][:] = result.reshape(-1)
+            return []
         rows = operands[0].reshape((int(np.prod(kept, dtype=np.int64)), -1))
         if reduction.kind == "add":
             (result,) = REFERENCE["reduce_sum"]({"axes": (1,)}, rows)

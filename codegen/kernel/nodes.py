@@ -119,14 +119,24 @@ class OwnArray:
 
 
 @dataclass(frozen=True, slots=True)
+class Shards:
+    """The attributes of the graph's `shard_reduce`, whose order this is."""
+
+    extent: int
+    roots: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reduction:
     """kind: add mul min max and or; over the last `rank` dims of the domain into `param`
-    (one element per point of the leading dims)."""
+    (one element per point of the leading dims). `shards`, where set: of lanes by shards, of which `param` has the
+    result."""
 
     kind: str
     dtype: DType
     param: int
     rank: int
+    shards: Shards | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,8 @@ def print_kernel(kernel: Kernel) -> str:
     for i, a in enumerate(kernel.arrays):
         printer.lines.append(f"  array a{i}: {a.dtype.name}[{a.size}]")
     for i, r in enumerate(kernel.reductions):
-        printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}")
+        shards = "" if r.shards is None else f" by shards of {r.shards.extent} to {r.shards.roots}"
+        printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}{shards}")
     if kernel.running is not None:
         t = kernel.running
         shape, way = "x".join(map(str, t.shape)), " from the end" if t.reverse else ""

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, Final
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal, Shards
 from loopgrad.codegen.lower import arrays, control, elementwise, indexing, linalg, movement, reduction
 from loopgrad.codegen.lower.context import (
     AccumulatorRef,
@@ -147,6 +147,17 @@ def _fixed(request: KernelRequest) -> list[int]:
     return found
 
 
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """Along which a reduction across lanes combines, all of them or those of a shard."""
+    axes: tuple[int, ...] = node.attrs.get("axes", (0,))
+    return axes
+
+
+def combine_of(node: Node) -> str:
+    combine: str = node.attrs.get("combine") or COMBINES[node.op]
+    return combine
+
+
 def _scanned(node: Node) -> tuple[int, int, int]:
     """A running total's operand as (outer, extent, inner)."""
     shape, axis = node.operands[0].shape, node.attrs["axis"]
@@ -159,7 +170,7 @@ def _by_element(node: Node, lanes: int) -> bool:
 
 def _reduced_size(node: Node, lanes: int) -> int:
     """How many consecutive lanes a reduction combines: the lanes of the operand over the kept lanes."""
-    shape, axes = node.operands[0].shape, node.attrs["axes"]
+    shape, axes = node.operands[0].shape, reduced_axes(node)
     size, below = 1, prod(shape) // lanes
     for d in range(len(shape) - 1, -1, -1):
         if below > 1:
@@ -261,8 +272,8 @@ class _Builder:
 
     def _reduce(self, root: Reduce) -> None:
         """The lane's trailing elements are combined first, separately for each kept position."""
-        ctx, operand, axes = self.ctx, root.node.operands[0], root.node.attrs["axes"]
-        kind, shape = COMBINES[root.node.op], operand.shape
+        ctx, operand, axes = self.ctx, root.node.operands[0], reduced_axes(root.node)
+        kind, shape = combine_of(root.node), operand.shape
         first = leading_dims(shape, ctx.lanes) or 0
         sizes = shape[first:]
         kept = [d for d in range(first, len(shape)) if d not in axes]
@@ -272,10 +283,11 @@ class _Builder:
                 ctx.pull(self.frame, operand, (*ctx.lane_index, *digit(prod(sizes), t)))
             )
         rank = self._rank(_reduced_size(root.node, ctx.lanes))
+        shards = None if "roots" not in root.node.attrs else Shards(root.node.attrs["extent"], root.node.attrs["roots"])
         for buffer, values in zip(root.buffers, groups, strict=True):
             part = TensorType((_type(root.node.results[0]).size // len(root.buffers),), operand.dtype)
             param = ctx.params.number(buffer, part, "write")
-            self.reductions.append(Reduction(kind, operand.dtype, param, rank))
+            self.reductions.append(Reduction(kind, operand.dtype, param, rank, shards))
             ctx.emitter.effect("reduce", (tree(ctx, kind, values),), (), {"slot": len(self.reductions) - 1})
 
     def _rank(self, reduced: int) -> int:

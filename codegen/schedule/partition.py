@@ -135,6 +135,9 @@ class Partition:
                 return Role.MEMORY
             case "scatter":
                 return self._scatter(node)
+            case "shard_reduce":
+                self._ends(node, node.operands, node.operands[0].shape[0])
+                return Role.REDUCE
             case op if op in RUNNING_TOTALS:
                 return self._scan(node)
             case "matmul":
@@ -213,8 +216,7 @@ class Partition:
             if keeps_lanes(node, 0, n):
                 return self._inline(node)
             if self._across(node, n):
-                self.lanes[node] = n
-                self.store(node.results[0])
+                self._ends(node, (), n)
                 return Role.REDUCE
             self.store(operand)
         shape, axes = operand.shape, node.attrs["axes"]
@@ -225,15 +227,12 @@ class Partition:
         if count < long_row(total, self.in_order) and not self._by_workgroups(node, count):
             self._share_work(node)
             return Role.INLINE
-        if self._across(node, total):
-            self.lanes[node] = total
-        elif columns and self._across(node, count):
-            self.lanes[node] = count
-        else:
-            self._share_work(node)
-            return Role.INLINE
-        self.store(node.results[0])
-        return Role.REDUCE
+        for lanes in (total, count) if columns else (total,):
+            if self._across(node, lanes):
+                self._ends(node, (), lanes)
+                return Role.REDUCE
+        self._share_work(node)
+        return Role.INLINE
 
     def _by_workgroups(self, node: Node, length: int) -> bool:
         """Whether a GPU's workgroups reduce short rows. Lanes that read a row each get in each other's way in caches
@@ -294,6 +293,8 @@ class Partition:
 
     def kept_count(self, node: Node) -> int:
         """Separate reductions of a `reduce` node: one per kept trailing element."""
+        if node.op == "shard_reduce":
+            return prod(node.operands[0].shape[1:])
         kept = self.lanes[node] // _reduced_lanes(node, self.lanes[node])
         return prod(node.results[0].shape) // kept
 
@@ -306,13 +307,17 @@ class Partition:
         n = anchors[0] if anchors else prod(updates)
         if leading_dims(node.operands[1].shape, n) is None and anchors:
             n = prod(updates)
+        self._ends(node, sources, n)
+        self._read_before(node, table, sources)
+        return Role.SCATTER
+
+    def _ends(self, node: Node, sources: Sequence[Value], n: int) -> None:
+        """A kernel of n lanes ends with the node: theirs, or one that reads what others left."""
         for v in sources:
             if self.anchor.get(v, n) != n:
                 self.store(v)
         self.lanes[node] = n
         self.store(node.results[0])
-        self._read_before(node, table, sources)
-        return Role.SCATTER
 
     def _read_before(self, node: Node, table: Value, sources: Sequence[Value]) -> None:
         """Small updates made from the table itself, and small values that others read from it, are stored first,

@@ -29,8 +29,9 @@ Holders = tuple[KernelKey, ...]  # rising
 
 
 def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, list[Value]]:
-    """Stored values by level and lanes; reductions over part of the lanes keep to their kind, whatever any kernel can
-    hold goes with one of them. A running total of its operand's elements is alone."""
+    """Stored values by level and lanes; reductions over part of the lanes keep to their kind, those by shards hold
+    reductions of all lanes as well, and whatever any kernel can hold goes with one of them. A running total of its
+    operand's elements is alone."""
     tables: dict[tuple[int, int], dict[int, list[Value]]] = {}
     found: dict[KernelKey, list[Value]] = {}
     for v, level in levels.level.items():
@@ -41,18 +42,25 @@ def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, lis
         tables.setdefault((level, lanes), {}).setdefault(_combined(partition, v, lanes), []).append(v)
     for (level, lanes), kinds in tables.items():
         free = kinds.pop(0, [])
-        host = lanes if lanes in kinds else next(iter(kinds), 0)
+        shards = next((kind for kind in kinds if kind > lanes), None)
+        if shards is not None and lanes in kinds:
+            free = kinds.pop(lanes) + free
+        host = shards or (lanes if lanes in kinds else next(iter(kinds), 0))
         for kind, roots in (kinds or {0: []}).items():
             found[level, lanes, kind] = [*roots, *free] if kind == host else roots
     return found
 
 
 def _combined(partition: Partition, value: Value, lanes: int) -> int:
-    """How many lanes a reduction combines; 0 for a root that any kernel of these lanes can hold."""
+    """How many lanes a reduction combines, more than there are where it does so shard by shard; 0 for a root that any
+    kernel of these lanes can hold."""
     node = value.node
     assert node is not None
     if partition.role[node] is not Role.REDUCE:
         return 0
+    if node.op == "shard_reduce":
+        extent: int = node.attrs["extent"]
+        return lanes + extent
     return lanes * partition.kept_count(node) // prod(value.shape)
 
 

@@ -56,7 +56,8 @@ class MeshPartition:
     processes. `emit`: the rules of nodes. `rows_alike`: whether the device adds up elements of products in one order,
     however many rows there are, of at least so many, of so many terms and columns and a dtype. `notes`: what whoever
     asks for the plan should know. `collectives`: how many there are in the program so far. `overlaps`: the engine can
-    be at work while the process computes. `swift`: devices exchange memory, without the host's."""
+    be at work while the process computes. `swift`: devices exchange memory, without the host's. `reduces_shards`: the
+    device reduces lanes in the order of shards itself (`primitives.shards`)."""
 
     part: ProcessPart
     fast: bool
@@ -68,6 +69,7 @@ class MeshPartition:
     collectives: int = 0
     overlaps: bool = True
     swift: bool = False
+    reduces_shards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, Kind
 from loopgrad.graph.types import TensorType, float32, uint8
 
 ORDERED_BY_SHAPE: Final = (Kind.LIBRARY, Kind.RUNNING_TOTAL, Kind.CONTRACTION)
+MOST_KEPT: Final = 16  # elements of a lane that are reduced side by side
+FEW_OF_LANE: Final = 64  # elements of a lane that are combined before lanes are
 PRODUCT_BYTES: Final = 1 << 28  # of products of all shards, from which on they are made and added one by one
 PRIVATE_BYTES: Final = 1 << 32  # of accumulators of which each lane has one
 
@@ -148,9 +150,12 @@ def _reduced(walk: GraphPartition, node: Node, operands: Places) -> None:
     elif not node.operands[0].dtype.is_float or (walk.partition.fast and combine == "add"):
         _met_exactly(walk, node, _exact(walk, node, x), combine)
     else:
-        others = [a for a in axes if a != place.axis]
-        kept = place.axis - sum(a < place.axis for a in others)
         wide, narrow = _widened(walk, x)
+        others = [a for a in axes if a != place.axis]
+        if walk.partition.reduces_shards and prod(node.results[0].shape) <= MOST_KEPT:
+            _met_by_device(walk, node, wide, place.axis, others, n, combine, narrow)
+            return
+        kept = place.axis - sum(a < place.axis for a in others)
         partial = _combination(walk, wide, combine).folded(wide, others)
         _met_by_shards(walk, node, partial, kept, n, combine, narrow)
 
@@ -238,6 +243,27 @@ def _met_by_shards(
         nothing = combination.nothing((*shape[: 1 + axis], *shape[2 + axis :]), shards[0])
         shards = nothing if shard_extent(n) > 1 else nothing[: len(partial)]  # as where there are shards
     _met_rows(walk, node, shards, n, combination, narrow)
+
+
+def _met_by_device(
+    walk: GraphPartition, node: Node, x: Value, axis: int, others: Sequence[int], n: int, combine: str,
+    narrow: str | None,
+) -> None:  # fmt: skip
+    """Likewise, where the device reduces shards in their order itself: few elements of a lane are combined first, many
+    are as many lanes."""
+    b, combination, extent = walk.builder, _combination(walk, x, combine), shard_extent(n)
+    kept = [d for d in range(len(x.shape)) if d != axis and d not in others]
+    more = prod([x.shape[d] for d in others])
+    if more > FEW_OF_LANE and not kept:
+        extent *= more
+    else:
+        x, kept = combination.plainly(x, others, axis), list(range(1, len(kept) + 1))
+        axis, others = 0, ()
+    order = (axis, *others, *kept)
+    x = x if order == tuple(range(len(order))) else b.value("transpose", x, perm=order)
+    if others:
+        x = b.value("reshape", x, shape=(x.shape[0] * more,))
+    _met(walk, node, combination.rows_of_device(x, extent, n, walk.part), n, combination, narrow)
 
 
 def _met_rows(
@@ -410,7 +436,10 @@ def added_to(walk: GraphPartition, node: Node, result: Value, table: Value, own:
         _met_exactly(walk, stand_in, own, "add")
     elif own.dtype.is_float:
         wide, narrow = _widened(walk, own)
-        _met_by_shards(walk, stand_in, (wide,), 0, n, "add", narrow)
+        if walk.partition.reduces_shards and prod(wide.shape[1:]) <= MOST_KEPT:
+            _met_by_device(walk, stand_in, wide, 0, (), n, "add", narrow)
+        else:
+            _met_by_shards(walk, stand_in, (wide,), 0, n, "add", narrow)
     else:
         local = b.value("reduce_sum", own, axes=(0,))
         _met_exactly(walk, stand_in, local, "add")

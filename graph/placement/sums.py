@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from loopgrad.graph.identities import identity, of_nothing
@@ -100,9 +101,10 @@ class Combination:
         total = self.b.value(self.combine, x[0], y[0])
         if not self.compensated:
             return (total,)
-        rest = self._lost(x[0], y[0], total)
-        for other in reversed((*x[1:], *y[1:])):
-            rest = self.b.value("add", other, rest)
+        rests = (*x[1:], *y[1:], self._lost(x[0], y[0], total))
+        rest = rests[0]
+        for other in rests[1:]:
+            rest = self.b.value("add", rest, other)
         return total, rest
 
     def _lost(self, x: Value, y: Value, total: Value) -> Value:
@@ -158,6 +160,22 @@ class Combination:
                 partial = tuple([without(self.b, part, axis) for part in self.tree(partial, axis)])
         return partial
 
+    def plainly(self, v: Value, axes: Sequence[int], front: int) -> Value:
+        """A reduction over few elements along these axes, which disappear, without rests; axis `front` comes first."""
+        kept = [d for d in range(len(v.shape)) if d != front and d not in axes]
+        order = (*axes, front, *kept)
+        if order != tuple(range(len(order))):
+            v = self.b.value("transpose", v, perm=order)
+        count = prod(v.shape[: len(axes)])
+        if count == 0:
+            return self.b.const(of_nothing(self.combine, v.dtype), TensorType(v.shape[len(axes) :], v.dtype))
+        v = self.b.value("reshape", v, shape=(count, *v.shape[len(axes) :])) if axes else v
+        parts = [without(self.b, cut(self.b, v, 0, i, i + 1), 0) for i in range(count)] if axes else [v]
+        while len(parts) > 1:
+            joined = [self.b.value(self.combine, x, y) for x, y in zip(parts[::2], parts[1::2], strict=False)]
+            parts = joined + parts[2 * len(joined) :]
+        return parts[0]
+
     def rows(self, shards: Partial, n: int, part: ProcessPart) -> SubtreeRows:
         """One row for each of this process' largest subtrees, of one row a shard."""
         own, roots = part.shards(n), list[Partial]()
@@ -167,6 +185,20 @@ class Combination:
             roots.append(self._pairwise(tuple(rows)))
         element = TensorType(shards[0].shape[1:], shards[0].dtype)
         return self._joined_rows(roots, element, self._counts(len(shards), n, part))
+
+    def rows_of_device(self, x: Value, extent: int, n: int, part: ProcessPart) -> SubtreeRows:
+        """As `rows`, of lanes along the first axis in shards of so many, which the device combines in one order."""
+        b, own, subtrees = self.b, part.shards(n), part.subtrees(n)
+        counts = self._counts(2 if self.compensated and extent > 1 else 1, n, part)
+        if not subtrees:
+            return self._joined_rows((), TensorType(x.shape[1:], x.dtype), counts)
+        roots = tuple([(first - own.start, min(first + (1 << h), own.stop) - first) for first, h in subtrees])
+        found = b.value("shard_reduce", x, combine=self.combine, extent=extent, roots=roots)
+        columns = [without(b, cut(b, found, 0, i, i + 1), 0) for i in range(len(counts))]
+        if len(counts) > 1 and counts[1][part.rank] < len(roots):  # lanes that weren't added up have lost nothing
+            lost = [cut(b, columns[1], 0, i, i + 1) for i, (_, height) in enumerate(subtrees) if height]
+            columns[1] = self._joined_column(lost, TensorType(x.shape[1:], x.dtype))
+        return SubtreeRows(tuple(columns), counts)
 
     def _counts(self, made: int, n: int, part: ProcessPart) -> Counts:
         """How many rows each process has, of shards that are so many values. A shard alone has a rest where adding up

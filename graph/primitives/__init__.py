@@ -25,6 +25,7 @@ from loopgrad.graph.primitives import (
     random,
     reduction,
     segments,
+    shards,
     stack,
     window_products,
 )
@@ -51,6 +52,7 @@ FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
     "control": control.ROWS,
     "random": random.ROWS,
     "segments": segments.ROWS,
+    "shards": shards.ROWS,
     "stack": stack.ROWS,
     "complex_parts": complex_parts.ROWS,
     "collectives": collectives.ROWS,
@@ -72,6 +74,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     **control.ROWS,
     **random.ROWS,
     **segments.ROWS,
+    **shards.ROWS,
     **stack.ROWS,
     **complex_parts.ROWS,
     **collectives.ROWS,

@@ -48,6 +48,7 @@ class Kind(Enum):
     ELEMENTWISE = "an element from those at its own index"
     MOVEMENT = "an element of an operand, at a place that shapes and attributes give"
     REDUCTION = "one element from many along some axes, which disappear"
+    SHARDS = "one element from some neighbours along the first axis, for all of them"
     RUNNING_TOTAL = "an element from those before it along an axis"
     INDEXING = "elements at places that operands give"
     PARTS = "complex numbers from and to their parts, gone before code is made (`graph.complex_pairs`)"

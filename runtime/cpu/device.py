@@ -49,6 +49,7 @@ class CpuDevice:
 
     name = "cpu"
     kind = "cpu"
+    reduces_shards = True
 
     def __init__(self, cache: DiskCache | None = None) -> None:
         self.cache = cache if cache is not None else default_cache()

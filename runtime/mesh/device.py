@@ -64,6 +64,7 @@ class MeshDevice:
     """`inner` is this process' own device."""
 
     kind = KIND
+    reduces_shards = False  # a mesh of meshes there isn't
 
     def __init__(self, inner: Device, communicator: Communicator) -> None:
         self.name = PREFIX + inner.name
@@ -132,7 +133,10 @@ class MeshDevice:
         """What places programs: new for each."""
         made = new_partition(self.part, options.fast_collectives, self.communicator.meets)
         swift = self.memory is not None
-        return replace(made, rows_alike=self.inner.adds_rows_alike, overlaps=self.overlaps, swift=swift)
+        return replace(
+            made, rows_alike=self.inner.adds_rows_alike, overlaps=self.overlaps, swift=swift,
+            reduces_shards=self.inner.reduces_shards,
+        )  # fmt: skip
 
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)

@@ -103,10 +103,10 @@ def test_one_batching_rule(op):
 
 @pytest.mark.parametrize("op", NAMES)
 def test_one_lowering(op):
-    """Control flow and stacks are lowered by the walk over regions, all others by a row, a library or other
-    primitives; of complex numbers and named axes nothing is left then."""
+    """Control flow and stacks are lowered by the walk over regions, reductions by shards are what a kernel ends with,
+    all others by a row, a library or other primitives; of complex numbers and named axes nothing is left then."""
     gone = (Kind.PARTS, Kind.NAMED_AXIS)
-    elsewhere = PRIMITIVES[op].kind in (Kind.REGION, Kind.STACK, Kind.LIBRARY, *gone)
+    elsewhere = PRIMITIVES[op].kind in (Kind.REGION, Kind.STACK, Kind.LIBRARY, Kind.SHARDS, *gone)
     assert [op in kernel.RULES, op in canonical.IN_OTHERS, elsewhere].count(True) == 1
 
 

@@ -74,16 +74,17 @@ def run_parts(
     graph: Graph, places: tuple[Place, ...], arrays: Arrays, size: int, fast: bool = False,
     run: Callable[[Graph, Arrays], Sequence[Any]] = lambda graph, arrays: interpret(graph, arrays, False),
     seen: list[int] | None = None, alike: Callable[..., bool] = lambda *_: False, swift: bool = False,
+    shards: bool = True,
 ) -> tuple[list[list[Any]], tuple[Place, ...], int]:  # fmt: skip
     """What each of `size` processes gives for whole arrays as inputs, where its results are, how often they met.
-    `seen` gets how many bytes each has given; `alike`, `swift`: what their devices do (`rows_alike` and that of
-    `MeshPartition`)."""
+    `seen` gets how many bytes each has given; `alike`, `swift`, `shards`: what their devices do (`rows_alike`, `swift`
+    and `reduces_shards` of `MeshPartition`)."""
     meeting, results, failed = Meeting(size), [None] * size, []
 
     def process(rank: int) -> None:
         try:
             part = ProcessPart(rank, size)
-            made = replace(new_partition(part, fast), rows_alike=alike, swift=swift)
+            made = replace(new_partition(part, fast), rows_alike=alike, swift=swift, reduces_shards=shards)
             local, found, _ = partitioned(graph, places, made)
             given = [own(a, p, part) for a, p in zip(arrays, places, strict=True)]
             engine = ThreadEngine(meeting, rank)

@@ -65,6 +65,7 @@ class VectorEmitter:
         self.mask: Vector | None = None
         self.row = self.b.const("i64", 0)
         self.lane_start: Vector | None = self.b.const("i64", 0)  # scalar: lane index of the first lane
+        self.block_start: Vector | None = None  # of lanes that are reduced together (shards)
         self.lane_vector: Vector | None = None  # or, under a sorted order, every lane's index
         self.param_names: list[str] = []
         self.copy_names: dict[int, str] = {}

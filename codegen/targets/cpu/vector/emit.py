@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.cpu.vector import (
     order,
     reduce,
     running,
+    shards,
     stacks,
 )
 from loopgrad.codegen.targets.cpu.vector.context import Affine, VectorEmitter
@@ -124,7 +125,7 @@ class KernelEmission:
         self.prologue()
         if self.layout.across is not None:
             self.rows_across(*self.layout.across)
-        elif self.layout.rows == 1 and self.layout.pieces == 1:
+        elif self.layout.rows == 1 and self.layout.pieces == 1 and self.layout.shards is None:
             self.row(e.b.const("i64", 0), e.b.const("i64", 0), e.b.const("i64", self.layout.lanes))
         else:
             self.rows()
@@ -188,6 +189,11 @@ class KernelEmission:
         e, layout = self.e, self.layout
         b = e.b
         chunk = b.named("i64", "%chunk")
+        if layout.shards is not None:
+            low, high = shards.chunk_bounds(b, layout, chunk)
+            self.row(b.const("i64", 0), low, high)
+            shards.close_chunk(e, low, high)
+            return
         if layout.pieces > 1:
             row = b.scalar("i64", f"udiv i64 %chunk, {layout.pieces}") if layout.rows > 1 else b.const("i64", 0)
             piece = b.scalar("i64", f"urem i64 %chunk, {layout.pieces}") if layout.rows > 1 else chunk
@@ -258,7 +264,12 @@ class KernelEmission:
         reduce.begin(e, (reduce.ROW, reduce.DIRECT))
         running.begin(e)
         self.outer_indices = self.split_index(row, layout.outer)
-        if layout.sort_tile is not None:
+        if layout.shards is not None:
+            if layout.shards.block > layout.shards.part:
+                e.counted(low, high, layout.shards.block, lambda start: self.block(start, high))
+            else:
+                e.counted(low, high, layout.shards.part, lambda start: self.part(start, high))
+        elif layout.sort_tile is not None:
             e.counted(low, high, layout.sort_tile, lambda tile: self.tile(tile, high))
         elif layout.single:
             self.group(None)
@@ -269,6 +280,31 @@ class KernelEmission:
         reduce.close(e, (reduce.DIRECT,), row)
         piece = e.b.named("i64", "%chunk") if layout.pieces > 1 else row
         reduce.close(e, (reduce.ROW,), piece)
+
+    def part(self, start: Vector, high: Vector) -> None:
+        """The part of a shard from a lane on."""
+        e, layout = self.e, shards.shards_of(self.layout)
+        stop = shards.smaller(e.b, e.b.scalar("i64", f"add nuw nsw i64 {start.name}, {layout.part}"), high.name)
+        shards.begin_part(e)
+        if layout.block == layout.part:
+            self.block(start, stop)
+        else:
+            e.counted(start, stop, layout.block, lambda first: self.block(first, stop))
+        shards.close_part(e, start)
+
+    def block(self, start: Vector, high: Vector) -> None:
+        """Lanes from start on whose contributions to parts of shards wait for each other."""
+        e = self.e
+        size = shards.shards_of(self.layout).block
+        stop = shards.smaller(e.b, e.b.scalar("i64", f"add nuw nsw i64 {start.name}, {size}"), high.name)
+        e.block_start = start
+        if self.layout.sort_tile is not None:
+            self.tile(start, stop)
+        elif self.layout.single:
+            self.group(None)
+        else:
+            self.plain_groups(start, stop)
+        shards.close_block(e, start, stop)
 
     def split_index(self, linear: Vector, dims: tuple[int, ...]) -> list[Vector]:
         """Scalar indices of a linear index."""
@@ -293,12 +329,14 @@ class KernelEmission:
             with e.under(mask):
                 (run or self.group)(mask)
 
-        ragged_end = bool(layout.lanes % flight)
+        shard = layout.shards
+        bounds = (layout.lanes,) if shard is None else (layout.lanes, shard.extent, shard.block)
+        ragged_end = any(bound % flight for bound in bounds)
         ops = [*walk(self.kernel.body)]
         simple = len(ops) <= TWO_COPIES_OPS and not any(op.blocks for op in ops)
         if not ragged_end:
             e.counted(low, high, flight, lambda j: group(j, None))
-        elif layout.lanes < flight:
+        elif layout.lanes < flight or (shard is not None and shard.block < flight):
             group(low, order.lanes_below(e, low, high))
         elif repeatable(self.kernel, ops):
             last = b.scalar("i64", f"sub nsw i64 {high.name}, {flight}")
@@ -351,7 +389,7 @@ class KernelEmission:
         def group(g: Vector) -> None:
             e.lane_start = None
             e.lane_vector = order.ordered_lanes(e, tile, g)
-            full = layout.lanes % layout.flight == 0
+            full = layout.lanes % layout.flight == 0 and layout.shards is None
             mask = None if full else order.lanes_below(e, g, count)
             with e.under(mask):
                 self.group(mask)

@@ -23,15 +23,19 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, RunningTotal, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, Reduction, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
 from loopgrad.codegen.targets.cpu.vector.row_patterns import pattern_groups
+from loopgrad.graph.primitives.shards import ALIGNED, TOGETHER, columns, part_extent
 from loopgrad.graph.types import DType, float64
 
 SORT_TILE = 4096
+BLOCK = 1024  # lanes whose contributions to sums by shards wait for each other
+WAITING = 24 << 10  # bytes of these, in a core's nearest cache
+FULL = 8  # times the lanes in flight, of which the last may be few
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
@@ -43,6 +47,89 @@ FEW_VECTORS = 4  # of a row
 FEW_ROWS = 128
 ARRAYS_IN_FLIGHT = 1 << 15  # bytes of lanes' arrays, which a core's nearest cache holds
 STRETCH = 1 << 15  # elements of a row that a core's cache keeps until they are read again
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLayout:
+    """How lanes are cut that are reduced in shards of `extent`, of parts of `part` (`graph.primitives.shards`).
+    `block`: lanes whose contributions wait for each other; `chunk`: lanes of a chunk. Both are whole shards where a
+    shard is one part, else neighbouring parts of one, a power of two of them."""
+
+    extent: int
+    part: int
+    block: int
+    chunk: int
+
+    @property
+    def alone(self) -> bool:
+        """Whether a shard is one part."""
+        return self.part == self.extent
+
+    @property
+    def parts_of_shard(self) -> int:
+        return -(-self.extent // self.part)
+
+    @property
+    def parts_of_chunk(self) -> int:
+        return self.chunk // self.part
+
+    @property
+    def chunks_of_shard(self) -> int:
+        return -(-self.extent // self.chunk)
+
+    def all_parts(self, lanes: int) -> int:
+        return lanes // self.extent * self.parts_of_shard + -(-(lanes % self.extent) // self.part)
+
+    def chunks(self, lanes: int) -> int:
+        if self.alone:
+            return -(-lanes // self.chunk)
+        return lanes // self.extent * self.chunks_of_shard + -(-(lanes % self.extent) // self.chunk)
+
+
+def shard_layout(kernel: Kernel, flight: int, wanted: int, sorting: bool) -> ShardLayout:
+    """Blocks of neighbours, and chunks of about as many lanes as wanted."""
+    extent = next(r.shards.extent for r in kernel.reductions if r.shards is not None)
+    part = part_extent(extent)
+    if not sorting and (part % flight == 0 or part >= FULL * flight) and all_direct(kernel, flight):
+        block = part
+    else:
+        held = sum([r.dtype.itemsize for r in kernel.reductions if r.shards is not None])
+        room = min(SORT_TILE, 8 * WAITING // held) if sorting else min(BLOCK, WAITING // held)
+        unit = max(ALIGNED, flight)
+        room = max(room // unit, 1) * unit
+        block = min(part, room)
+        if 2 * part <= min(room, wanted):
+            several = min(room, wanted) // part
+            fill = lambda k: k * part / round_up(k * part, flight)  # noqa: E731
+            block = part * (several if sorting else max(range((several + 1) // 2, several + 1), key=fill))
+            block = block if part == extent else part << (several.bit_length() - 1)
+    least = max(block, part)
+    if part == extent:
+        return ShardLayout(extent, part, block, least * max(wanted // least, 1))
+    most = min(max(wanted // least, 1), -(-extent // least))
+    return ShardLayout(extent, part, block, least << (most.bit_length() - 1))
+
+
+def row_width(r: Reduction) -> int:
+    """Elements of a row of a part."""
+    assert r.shards is not None
+    return columns(r.dtype, r.shards.extent)
+
+
+def adds_rows(r: Reduction, flight: int) -> bool:
+    """Whether lanes in flight are as many rows of a part as are combined at once."""
+    return flight % (TOGETHER * row_width(r)) == 0
+
+
+def all_direct(kernel: Kernel, flight: int) -> bool:
+    return all(adds_rows(r, flight) for r in kernel.reductions if r.shards is not None)
+
+
+def is_direct(layout: LaneLayout, r: Reduction) -> bool:
+    """Whether what lanes contribute to a reduction by shards needn't wait for others."""
+    assert layout.shards is not None
+    alike = not layout.single and layout.sort_tile is None and layout.shards.block <= layout.shards.part
+    return alike and adds_rows(r, layout.flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +150,7 @@ class LaneLayout:
     serial: bool
     single: bool
     across: tuple[int, int] | None = None  # the outer dim of a chunk's rows, and how many these are
+    shards: ShardLayout | None = None
 
     @property
     def rows(self) -> int:
@@ -147,6 +235,8 @@ def settled(kernel: Kernel) -> bool:
     """Whether floats of a small kernel are combined in an order that depends on how many there are alone, not on what
     else the kernel does: programs that run without being compiled have the same (`runtime.cpu.expanded`)."""
     floats = kernel.running is None and any(r.dtype.is_float for r in kernel.reductions)
+    if any(r.shards is not None for r in kernel.reductions):
+        return False
     if not floats or prod(kernel.domain) > SETTLED or kernel.order_key is not None:
         return False
     if prod(kernel.domain[len(kernel.domain) - min([r.rank for r in kernel.reductions]) :]) < SHORTEST_ROW:
@@ -327,6 +417,9 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if across is not None:
         groups, flight = 1, width
     outer, lane, inner = ((), kernel.domain, ()) if single else split_dims(kernel, width, flight)
+    extent = next((r.shards.extent for r in kernel.reductions if r.shards is not None), None)
+    if extent is not None:
+        outer, lane, inner = (), kernel.domain, ()
     if patterns:
         outer, lane = kernel.domain[:-2], kernel.domain[-2:]
     row, rows = prod(lane), prod(outer)
@@ -343,6 +436,13 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
         chunk = max(chunk, round_up(max(rows * row // limit, 1), tile or flight))
     if kernel.running is not None:
         chunk = round_up(STRETCH, flight) if in_stretches(kernel, kernel.running) else max(chunk, row)
+    if extent is not None:
+        shards = shard_layout(kernel, flight, chunk, sorting)
+        chunks, tile = shards.chunks(row), shards.block if sorting else None
+        return LaneLayout(
+            outer, lane, inner, width, groups, chunks, chunks, shards.chunk, 1, tile, copies or (), copies is None,
+            single, shards=shards,
+        )  # fmt: skip
     pieces = max((row + chunk - 1) // chunk, 1)
     rows_per_chunk = 1 if pieces > 1 else max(chunk // max(row, 1), 1)
     chunks = rows * pieces if pieces > 1 else (rows + rows_per_chunk - 1) // rows_per_chunk

@@ -20,21 +20,24 @@ from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, merged
 from loopgrad.codegen.math.compensated import rounded as one_number
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, PARTS, ByOps
-from loopgrad.codegen.targets.cpu.vector import copies
+from loopgrad.codegen.targets.cpu.vector import copies, shards
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout
 from loopgrad.codegen.targets.cpu.vector.memory import element, store_vector, to_memory
 from loopgrad.codegen.targets.cpu.vector.outline import combine
 from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
+from loopgrad.codegen.targets.cpu.vector.shard_functions import function_name, merge_function
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 from loopgrad.graph.identities import identity
 
-WHOLE, ROW, DIRECT, INNER = "whole", "row", "direct", "inner"
+WHOLE, ROW, DIRECT, INNER, SHARDS = "whole", "row", "direct", "inner", "shards"
 
 
 def place_of(kernel: Kernel, layout: LaneLayout, r: Reduction) -> str:
     """whole: one partial per chunk; row: one per piece of a row; direct: a row is a segment and is
-    stored at once; inner: a lane is a segment."""
+    stored at once; inner: a lane is a segment; shards: see `shards`."""
+    if r.shards is not None:
+        return SHARDS
     if layout.inner:
         return INNER
     if r.rank == len(kernel.domain):
@@ -66,9 +69,12 @@ def parts(r: Reduction) -> int:
 
 
 def partial_bytes(kernel: Kernel, layout: LaneLayout) -> tuple[int, ...]:
-    return tuple([
-        max(partial_count(kernel, layout, r) * r.dtype.itemsize * parts(r), 8) for r in kernel.reductions
-    ])  # fmt: skip
+    def size(r: Reduction) -> int:
+        if r.shards is not None:
+            return shards.parts_bytes(kernel, layout, r)
+        return partial_count(kernel, layout, r) * r.dtype.itemsize * parts(r)
+
+    return tuple([max(size(r), 8) for r in kernel.reductions])
 
 
 def vectors(e: VectorEmitter, r: Reduction) -> int:
@@ -79,6 +85,9 @@ def vectors(e: VectorEmitter, r: Reduction) -> int:
 
 def declare_accumulators(e: VectorEmitter) -> None:
     for i, r in enumerate(e.kernel.reductions):
+        if r.shards is not None:
+            shards.declare(e, i, r)
+            continue
         type = memory_type(r.dtype)
         shape = type if e.layout.single else e.b.vector_type(type)
         for u in range(vectors(e, r)):
@@ -104,6 +113,9 @@ def emit_reduce(e: VectorEmitter, op: KOp) -> None:
     r = e.kernel.reductions[i]
     (term,) = op.operands
     x = to_memory(e, e.wide(term), r.dtype)
+    if r.shards is not None:
+        shards.contribute(e, i, r, x)
+        return
     if not e.layout.single:
         x = e.b.vector(x)
         if e.mask is not None:
@@ -191,7 +203,9 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
     """The finish function, or nothing where every result is stored by the chunks themselves."""
     b = FunctionText(1, 1, "f")
     for i, r in enumerate(kernel.reductions):
-        if combined(kernel, layout, r):
+        if r.shards is not None and combined(kernel, layout, r):
+            shards.finish_shards(b, layout, r, pointer(b, r.param), pointer(b, len(kernel.params) + i))
+        elif combined(kernel, layout, r):
             combine_partials(b, kernel, layout, i, r)
     scratch = len(kernel.params) + len(kernel.reductions)
     for i, param in enumerate(layout.copies):
@@ -205,6 +219,8 @@ def finish_text(kernel: Kernel, layout: LaneLayout, symbol: str) -> str:
 def combined(kernel: Kernel, layout: LaneLayout, r: Reduction) -> bool:
     """Whether `finish` makes the result, of partials or of nothing."""
     if layout.chunks == 0:
+        return True
+    if r.shards is not None:
         return True
     return place_of(kernel, layout, r) in (WHOLE, ROW) and not stored_at_once(kernel, layout, r)
 
@@ -252,7 +268,11 @@ def tree_type(r: Reduction) -> str:
 
 def trees(kernel: Kernel, layout: LaneLayout) -> dict[str, str]:
     """Per kind and dtype, `[parts x T] tree(ptr, n)`: halves recursively (Higham's pairwise summation)."""
-    return {tree_name(r): tree_function(r) for r in kernel.reductions if combined(kernel, layout, r)}
+    found = [r for r in kernel.reductions if combined(kernel, layout, r)]
+    return {
+        **{tree_name(r): tree_function(r) for r in found if r.shards is None},
+        **{function_name("merge", r): merge_function(r) for r in found if r.shards is not None},
+    }
 
 
 def tree_function(r: Reduction) -> str:
