@@ -56,19 +56,25 @@ def near(name: str, found: object, expected: object, tolerance: float) -> None:
         np.testing.assert_allclose(wide, np.asarray(theirs, np.float64), tolerance, floor, err_msg=name)
 
 
-@pytest.mark.costly
-def test_over_the_whole_range(device: str) -> None:
+def test_all_functions_are_tested() -> None:
     assert [n for n in lg.special.__all__ if n not in CASES] == ["log_softmax", "logsumexp", "polygamma", "softmax"]
-    for name, arguments in CASES.items():
-        near(name, getattr(lg.special, name)(*map(lg.asarray, arguments)), getattr(REFERENCE, name)(*arguments), 2e-13)
 
 
 @pytest.mark.costly
-def test_of_narrow_floats(device: str) -> None:
-    for name, arguments in CASES.items():
-        narrow = [x.astype(np.float32) for x in arguments]
-        expected = getattr(REFERENCE, name)(*[x.astype(np.float64) for x in narrow])
-        near(name, getattr(lg.special, name)(*map(lg.asarray, narrow)), expected, 1e-5)
+@pytest.mark.in_turns
+@pytest.mark.parametrize("name", CASES)
+def test_over_the_whole_range(device: str, name: str) -> None:
+    arguments = CASES[name]
+    near(name, getattr(lg.special, name)(*map(lg.asarray, arguments)), getattr(REFERENCE, name)(*arguments), 2e-13)
+
+
+@pytest.mark.costly
+@pytest.mark.in_turns
+@pytest.mark.parametrize("name", CASES)
+def test_of_narrow_floats(device: str, name: str) -> None:
+    narrow = [x.astype(np.float32) for x in CASES[name]]
+    expected = getattr(REFERENCE, name)(*[x.astype(np.float64) for x in narrow])
+    near(name, getattr(lg.special, name)(*map(lg.asarray, narrow)), expected, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["betainc", "j0", "erfinv", "xlogy"])
@@ -86,25 +92,23 @@ def test_dtypes_and_shapes(name: str) -> None:
         function(*[lg.ones(2) * 1j] * count)
 
 
-def test_corners_are_scipys() -> None:
-    left_out = {"digamma", "psi", "gammaln", "logsumexp", "polygamma", "softmax", "log_softmax", "erf", "erfc"}
-    for name, arguments in CASES.items():
-        if name in left_out:
-            continue
-        values = np.meshgrid(*[CORNERS] * len(arguments))
-        if name == "lambertw":
-            values = [np.where(values[0] < -0.36, 1.0, values[0])]  # SciPy's are complex
-        if name == "zeta":
-            # SciPy's goes on below 1 where q is 1, and has poles for no s and at minus infinity
-            values = [np.where(values[0] >= 1.0, values[0], 2.0), np.where(values[1] == -np.inf, 1.0, values[1])]
-        if name.startswith("beta"):  # for us of positive numbers
-            least = 0.0 if len(values) == 2 else 0.25
-            values = [np.where(v >= least, np.minimum(v, 3.0), least) for v in values[:2]] + list(values[2:])
-        with np.errstate(all="ignore"):
-            expected = np.asarray(getattr(REFERENCE, name)(*values))
-        found = np.asarray(getattr(lg.special, name)(*map(lg.asarray, values)))
-        limit = np.isnan(expected) & np.any(np.isinf(values), axis=0) & ~np.any(np.isnan(values), axis=0)
-        near(name, np.where(limit, np.nan, found), expected, 1e-12)  # where SciPy has no limit at infinity
+@pytest.mark.in_turns
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("digamma", "psi", "gammaln", "erf", "erfc")])
+def test_corners_are_scipys(name: str) -> None:
+    values = np.meshgrid(*[CORNERS] * len(CASES[name]))
+    if name == "lambertw":
+        values = [np.where(values[0] < -0.36, 1.0, values[0])]  # SciPy's are complex
+    if name == "zeta":
+        # SciPy's goes on below 1 where q is 1, and has poles for no s and at minus infinity
+        values = [np.where(values[0] >= 1.0, values[0], 2.0), np.where(values[1] == -np.inf, 1.0, values[1])]
+    if name.startswith("beta"):  # for us of positive numbers
+        least = 0.0 if len(values) == 2 else 0.25
+        values = [np.where(v >= least, np.minimum(v, 3.0), least) for v in values[:2]] + list(values[2:])
+    with np.errstate(all="ignore"):
+        expected = np.asarray(getattr(REFERENCE, name)(*values))
+    found = np.asarray(getattr(lg.special, name)(*map(lg.asarray, values)))
+    limit = np.isnan(expected) & np.any(np.isinf(values), axis=0) & ~np.any(np.isnan(values), axis=0)
+    near(name, np.where(limit, np.nan, found), expected, 1e-12)  # where SciPy has no limit at infinity
 
 
 # by the arguments' slopes, of functions in each of whose pieces a point lies

@@ -89,22 +89,23 @@ def test_discrete(name: str) -> None:
     assert np.array_equal(of_integers, both(name, "pmf", np.arange(6), *shapes)[0])
 
 
-def test_derivatives() -> None:
+@pytest.mark.in_turns
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_derivatives(name: str) -> None:
     """By x and every parameter, of the density and of what is below."""
-    for name, (_, shapes) in CONTINUOUS.items():
-        x = np.array([0.3, 0.8] if name != "pareto" else [1.3, 2.8])
-        arguments = (x, *shapes, 0.05, 0.9)
-        for method in ("logpdf", "cdf"):
-            if not has(name, method):
-                continue
-            ours, theirs = getattr(getattr(lg.stats, name), method), getattr(getattr(stats, name), method)
-            by = tuple(range(len(arguments)))
-            slopes = lg.grad(lambda *a, f=ours: lg.sum(f(*a)), by)(*map(lg.asarray, arguments))
-            for k, slope in enumerate(slopes):
-                ahead, behind = ([a + h if i == k else a for i, a in enumerate(arguments)] for h in (1e-6, -1e-6))
-                expected = (theirs(*ahead) - theirs(*behind)) / 2e-6
-                expected = expected if k == 0 else expected.sum()
-                np.testing.assert_allclose(slope, expected, 2e-6, 2e-7, err_msg=f"{name}.{method} by {k}")
+    x = np.array([0.3, 0.8] if name != "pareto" else [1.3, 2.8])
+    arguments = (x, *CONTINUOUS[name][1], 0.05, 0.9)
+    for method in ("logpdf", "cdf"):
+        if not has(name, method):
+            continue
+        ours, theirs = getattr(getattr(lg.stats, name), method), getattr(getattr(stats, name), method)
+        by = tuple(range(len(arguments)))
+        slopes = lg.grad(lambda *a, f=ours: lg.sum(f(*a)), by)(*map(lg.asarray, arguments))
+        for k, slope in enumerate(slopes):
+            ahead, behind = ([a + h if i == k else a for i, a in enumerate(arguments)] for h in (1e-6, -1e-6))
+            expected = (theirs(*ahead) - theirs(*behind)) / 2e-6
+            expected = expected if k == 0 else expected.sum()
+            np.testing.assert_allclose(slope, expected, 2e-6, 2e-7, err_msg=f"{name}.{method} by {k}")
 
 
 def test_derivatives_outside_and_in_the_middle() -> None:
@@ -133,14 +134,21 @@ def test_parameters_that_are_not_allowed(name: str, arguments: tuple[float, ...]
     assert np.isnan([ours, theirs]).all()
 
 
-def test_far_tails() -> None:
-    for name, x, arguments in (
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    ("name", "x", "arguments"),
+    [
         ("truncnorm", 8.5, (8.0, 9.0)), ("truncnorm", -8.5, (-9.0, -8.0)), ("truncnorm", 0.3, (-np.inf, np.inf)),
         ("t", -1e5, (3.0,)), ("t", 1e-8, (1e5,)), ("gamma", 200.0, (100.0,)), ("binom", 900, (1000, 0.5)),
-    ):  # fmt: skip
-        for method in ("cdf", "sf", "pmf" if name == "binom" else "pdf"):
-            ours, theirs = both(name, method, x, *arguments)
-            np.testing.assert_allclose(ours, theirs, 1e-9, err_msg=f"{name}.{method}")
+    ],
+)  # fmt: skip
+def test_far_tails(name: str, x: float, arguments: tuple[float, ...]) -> None:
+    for method in ("cdf", "sf", "pmf" if name == "binom" else "pdf"):
+        ours, theirs = both(name, method, x, *arguments)
+        np.testing.assert_allclose(ours, theirs, 1e-9, err_msg=f"{name}.{method}")
+
+
+def test_certain_events() -> None:
     assert lg.stats.binom.cdf(lg.asarray([0.0, 3.0]), 3, lg.asarray([0.0, 1.0])).tolist() == [1.0, 1.0]
     assert lg.stats.binom.sf(lg.asarray([0.0, 2.0]), 3, lg.asarray([0.0, 1.0])).tolist() == [0.0, 1.0]
 
@@ -193,21 +201,23 @@ def test_arguments() -> None:
     assert lg.stats.norm.pdf(lg.ones((0, 2)), lg.ones(2)).shape == (0, 2)
 
 
-def test_modes_agree() -> None:
+@pytest.mark.in_turns
+@pytest.mark.parametrize("method", ["pdf", "cdf"])
+@pytest.mark.parametrize("name", ["norm", "gamma", "lognorm", "t", "truncnorm"])
+def test_modes_agree(name: str, method: str) -> None:
     """Slopes by x and all parameters: the same in both modes, and NaN where the value is."""
-    for name in ("norm", "gamma", "lognorm", "t", "truncnorm"):
-        x, shapes = CONTINUOUS[name]
-        points = np.append(x, [1e-300, 1e5, np.inf, np.nan])
-        operands = [lg.asarray(np.broadcast_to(a, points.shape)) for a in (points, *shapes, 0.0, 1.0)]
-        for function in (getattr(lg.stats, name).pdf, getattr(lg.stats, name).cdf):
-            back = lg.grad(lambda *a, f=function: lg.sum(f(*a)), tuple(range(len(operands))))(*operands)
-            value = np.asarray(function(*operands))
-            within = (value > 0.0) & (value < 1.0)
-            for k, slope in enumerate(np.stack([np.asarray(b) for b in back])):
-                of_one = lambda a, f=function, k=k, o=operands: f(*o[:k], a, *o[k + 1 :])  # noqa: E731 - of one operand
-                ahead = np.asarray(lg.jvp(of_one, (operands[k],), (lg.ones_like(operands[k]),))[1])
-                np.testing.assert_allclose(slope[within], ahead[within], 1e-11, 1e-13, err_msg=f"{name} by {k}")
-                assert np.isnan([slope[np.isnan(value)], ahead[np.isnan(value)]]).all(), f"{name} by {k}"
+    x, shapes = CONTINUOUS[name]
+    points = np.append(x, [1e-300, 1e5, np.inf, np.nan])
+    operands = [lg.asarray(np.broadcast_to(a, points.shape)) for a in (points, *shapes, 0.0, 1.0)]
+    function = getattr(getattr(lg.stats, name), method)
+    back = lg.grad(lambda *a: lg.sum(function(*a)), tuple(range(len(operands))))(*operands)
+    value = np.asarray(function(*operands))
+    within = (value > 0.0) & (value < 1.0)
+    for k, slope in enumerate(np.stack([np.asarray(b) for b in back])):
+        of_one = lambda a, k=k: function(*operands[:k], a, *operands[k + 1 :])  # noqa: E731 - of one operand
+        ahead = np.asarray(lg.jvp(of_one, (operands[k],), (lg.ones_like(operands[k]),))[1])
+        np.testing.assert_allclose(slope[within], ahead[within], 1e-11, 1e-13, err_msg=f"by {k}")
+        assert np.isnan([slope[np.isnan(value)], ahead[np.isnan(value)]]).all(), f"by {k}"
 
 
 def test_distributions_are_pickled_by_name() -> None:
