@@ -62,6 +62,7 @@ def test_loss_and_gradient_against_scipy(device, hare_lynx, observed):
         check(slope[:, lane], central_difference(value, thetas[:, lane], 1e-5), 1e-3, 1e-3)
 
 
+@pytest.mark.costly
 def test_fit_reaches_the_optimum_that_scipy_finds(compiled_device, hare_lynx, observed):
     best = least_squares(residuals, GUESS, args=(observed,), xtol=1e-10, ftol=1e-10)
     theta, loss, _ = hare_lynx.fit(observed, starts=128, iterations=250)

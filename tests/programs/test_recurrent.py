@@ -41,6 +41,7 @@ def test_value_and_gradient(cell, dtype, device):
             np.testing.assert_allclose(got, expected, rtol=exact, atol=exact * np.abs(expected).max())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("cell", CELLS, indirect=True)
 def test_all_derivatives(cell):
     """By the inputs too, forward, and of second order."""

@@ -67,22 +67,30 @@ def test_at_writes_to_the_tensor(device: str) -> None:
     assert whole[0, 0] == np.int8(np.int16(207) - 256)
 
 
+def updated(x: lg.Tensor) -> lg.Tensor:
+    y = x * 1.0
+    lg.divide.at(y, [0, 0, 2], x[1:])
+    return y
+
+
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("formulas_alone")
-def test_methods_are_differentiated() -> None:
-    x = lg.asarray([1.5, 0.5, 2.0, 0.75])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, w: lg.sum(lg.divide.accumulate(x) * w), lambda x, _: lg.hypot.reduce(x) * lg.add.reduce(x),
+        lambda x, w: lg.sum(lg.power.reduceat(x, [0, 3, 1, 2]) * w), lambda x, w: lg.sum(updated(x) * w),
+        lambda x, w: lg.sum(lg.subtract.outer(x, w) ** 3), lambda x, w: lg.logaddexp.reduce(x, where=w > 0.7),
+    ],
+    ids=["accumulate", "reduce", "reduceat", "at", "outer", "where"],
+)  # fmt: skip
+def test_methods_are_differentiated(f: Any) -> None:
     weights = lg.asarray([1.0, 3.0, 0.5, 2.0])
+    lg.testing.check_grads(lambda x: f(x, weights), (lg.asarray([1.5, 0.5, 2.0, 0.75]),), order=2)
 
-    def updated(x: lg.Tensor) -> lg.Tensor:
-        y = x * 1.0
-        lg.divide.at(y, [0, 0, 2], x[1:])
-        return y
 
-    for f in (
-        lambda x: lg.sum(lg.divide.accumulate(x) * weights), lambda x: lg.hypot.reduce(x) * lg.add.reduce(x),
-        lambda x: lg.sum(lg.power.reduceat(x, [0, 3, 1, 2]) * weights), lambda x: lg.sum(updated(x) * weights),
-        lambda x: lg.sum(lg.subtract.outer(x, weights) ** 3), lambda x: lg.logaddexp.reduce(x, where=weights > 0.7),
-    ):  # fmt: skip
-        lg.testing.check_grads(f, (x,), order=2)
+def test_batches_of_segments() -> None:
+    x = lg.asarray([1.5, 0.5, 2.0, 0.75])
     counts = lg.vmap(lambda i: lg.add.reduceat(x, i))(lg.asarray([[0, 2], [1, 3]]))
     check(counts, np.array([[2.0, 2.75], [2.5, 0.75]]))
 

@@ -58,22 +58,23 @@ def by_places(x: np.ndarray, name: str, case: tuple[Any, ...], weights: np.ndarr
 
 
 @pytest.mark.costly
-def test_windows(device: str) -> None:
-    draw = np.random.default_rng(3)
+@pytest.mark.in_turns
+@pytest.mark.parametrize("number", range(len(WINDOWS)))
+def test_windows(device: str, number: int) -> None:
+    draw, case = np.random.default_rng(number), WINDOWS[number]
     made, wanted = [], []
-    for case in WINDOWS:
-        for name, start in COMBINATIONS.items():
-            x = draw.integers(-3, 4, case[0]).astype(float)
-            reduce = lambda v, f=getattr(lg, name), s=start, c=case: lg.reduce_window(v, s, f, *c[1:])  # noqa: E731, B008
-            result = by_places(x, name, case)
-            weights = draw.integers(-3, 4, result.shape).astype(float)
-            weights = np.where(np.isfinite(result), weights, 0.0)
-            slope = lg.grad(lambda v, f=reduce, w=weights: lg.sum(lg.where(w != 0, f(v), 0.0) * w))
-            made += [reduce(lg.asarray(x)), slope(lg.asarray(x))]
-            wanted += [result, by_places(x, name, case, weights)]
+    for name, start in COMBINATIONS.items():
+        x = draw.integers(-3, 4, case[0]).astype(float)
+        reduce = lambda v, f=getattr(lg, name), s=start: lg.reduce_window(v, s, f, *case[1:])  # noqa: E731, B008
+        result = by_places(x, name, case)
+        weights = draw.integers(-3, 4, result.shape).astype(float)
+        weights = np.where(np.isfinite(result), weights, 0.0)
+        slope = lg.grad(lambda v, f=reduce, w=weights: lg.sum(lg.where(w != 0, f(v), 0.0) * w))
+        made += [reduce(lg.asarray(x)), slope(lg.asarray(x))]
+        wanted += [result, by_places(x, name, case, weights)]
     lg.eval(made)
     for k, (ours, theirs) in enumerate(zip(made, wanted, strict=True)):
-        np.testing.assert_array_equal(np.asarray(ours), theirs, err_msg=str((WINDOWS[k // 8], k % 8)))
+        np.testing.assert_array_equal(np.asarray(ours), theirs, err_msg=f"result {k}")
 
 
 def test_windows_of_all_kinds(device: str) -> None:

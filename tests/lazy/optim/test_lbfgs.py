@@ -21,13 +21,14 @@ def rosenbrock(x):
     return lg.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
 
 
-def test_rosenbrock(device: str) -> None:
-    for n, most in ((2, 45), (10, 100)):
-        x0 = np.where(np.arange(n) % 2, 1.0, -1.2)
-        found = lg.optim.minimize(rosenbrock, lg.asarray(x0))
-        check(found.x, np.ones(n), 1e-7)
-        assert found.converged
-        assert found.iterations.item() < most
+@pytest.mark.in_turns
+@pytest.mark.parametrize(("n", "most"), [(2, 45), (10, 100)])
+def test_rosenbrock(device: str, n: int, most: int) -> None:
+    x0 = np.where(np.arange(n) % 2, 1.0, -1.2)
+    found = lg.optim.minimize(rosenbrock, lg.asarray(x0))
+    check(found.x, np.ones(n), 1e-7)
+    assert found.converged
+    assert found.iterations.item() < most
     scipys = optimize.minimize(optimize.rosen, x0, jac=optimize.rosen_der, method="L-BFGS-B", options={"ftol": 1e-15})
     assert found.iterations.item() <= 1.25 * scipys.nit
 

@@ -98,21 +98,22 @@ DERIVED = [
 ]  # fmt: skip
 
 
-def test_derivatives(device: str) -> None:
+@pytest.mark.in_turns
+@pytest.mark.parametrize("case", range(len(DERIVED)))
+def test_derivatives(device: str, case: int) -> None:
     """Inside and outside, both ways: those of the sum of what all examples have."""
-    rng = np.random.default_rng(0)
-    for f, x in DERIVED:
-        batch = lg.vmap(f, axis_name="i")
-        direction, h = rng.normal(size=x.shape), 1e-6
-        ahead, behind = (np.asarray(batch(lg.asarray(x + s * h * direction))) for s in (1, -1))
-        expected = (ahead - behind) / (2 * h)
-        along = lg.asarray(direction)
-        np.testing.assert_allclose(np.asarray(lg.jvp(batch, (lg.asarray(x),), (along,))[1]), expected, 1e-6, 1e-8)
-        inside = np.asarray(lg.vmap(lg.grad(f), axis_name="i")(lg.asarray(x)))
-        np.testing.assert_allclose((inside * direction).sum(), expected.sum(), 1e-6, 1e-8)
-        check(lg.grad(lambda x, b=batch: lg.sum(b(x)))(lg.asarray(x)), inside)
-        tangents = lg.vmap(lambda v, t, f=f: lg.jvp(f, (v,), (t,))[1], axis_name="i")(lg.asarray(x), along)
-        np.testing.assert_allclose(np.asarray(tangents), expected, 1e-6, 1e-8)
+    f, x = DERIVED[case]
+    batch = lg.vmap(f, axis_name="i")
+    direction, h = np.random.default_rng(case).normal(size=x.shape), 1e-6
+    ahead, behind = (np.asarray(batch(lg.asarray(x + s * h * direction))) for s in (1, -1))
+    expected = (ahead - behind) / (2 * h)
+    along = lg.asarray(direction)
+    np.testing.assert_allclose(np.asarray(lg.jvp(batch, (lg.asarray(x),), (along,))[1]), expected, 1e-6, 1e-8)
+    inside = np.asarray(lg.vmap(lg.grad(f), axis_name="i")(lg.asarray(x)))
+    np.testing.assert_allclose((inside * direction).sum(), expected.sum(), 1e-6, 1e-8)
+    check(lg.grad(lambda x: lg.sum(batch(x)))(lg.asarray(x)), inside)
+    tangents = lg.vmap(lambda v, t: lg.jvp(f, (v,), (t,))[1], axis_name="i")(lg.asarray(x), along)
+    np.testing.assert_allclose(np.asarray(tangents), expected, 1e-6, 1e-8)
 
 
 def test_second_derivatives_and_own_rules() -> None:

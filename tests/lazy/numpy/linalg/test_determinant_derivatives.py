@@ -56,13 +56,15 @@ def test_first_and_second_derivatives(device):
     check(a, rng.normal(size=a.shape), 1e-12)
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("formulas_alone")
-def test_larger_matrices():
+@pytest.mark.parametrize(
+    ("n", "dtype", "tolerance"), [(5, "float64", 1e-10), (9, "float64", 1e-10), (4, "float32", 1e-4)]
+)
+def test_larger_matrices(n, dtype, tolerance):
     rng = np.random.default_rng(5)
-    for n in (5, 9):
-        a = matrices(n, rng)
-        check(a, rng.normal(size=a.shape), 1e-10)
-    check(matrices(4, rng).astype(np.float32), rng.normal(size=(9, 4, 4)).astype(np.float32), 1e-4)
+    a = matrices(n, rng).astype(dtype)
+    check(a, rng.normal(size=a.shape).astype(dtype), tolerance)
 
 
 @pytest.mark.usefixtures("formulas_alone")
