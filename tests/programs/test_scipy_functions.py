@@ -6,16 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.programs import scipy_functions
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_scipy_takes_tensors() -> None:
+@pytest.mark.in_turns
+@pytest.mark.parametrize("part", ["0/3", "1/3", "2/3"])
+def test_scipy_takes_tensors(part: str) -> None:
     assert len(scipy_functions.functions()) > 150
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.programs.scipy_functions"], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    command = [sys.executable, "-m", "tests.programs.scipy_functions", "--part", part]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (run.stdout, run.returncode) == ("", 0), run.stdout + run.stderr
 
 
