@@ -50,6 +50,8 @@ EXACT_VERSIONS: Final = 2
 NEVER_DIRECT: Final = 1 << 62  # nanoseconds
 COMPILING: Final = 20_000_000, 300_000
 """Nanoseconds that compiling takes, about: a program, and a node of it."""
+PLANNING: Final = 20_000
+"""The same of planning a node of a long program, which is done for each run as long as that isn't compiled."""
 
 Key = tuple[str, Options, Words | bytes]
 """Device, options, and the structure: words, or the digest of a graph that has none."""
@@ -185,7 +187,8 @@ class Session:
         place = hash((device.name, options, shape))
         spent = self._long.get(place, 0)
         program = None if _worth_compiling(spent, len(graph.nodes)) else direct(device, graph, options)
-        if program is not None and self.runs_once_more(place, program.work, len(graph.nodes)):
+        work = 0 if program is None else program.work + PLANNING * len(graph.nodes)
+        if program is not None and self.runs_once_more(place, work, len(graph.nodes)):
             return program
         return None
 

@@ -65,6 +65,7 @@ def softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> 
     return entropies.softmax(x, axis) if where is None else exp(log_softmax(x, axis, where))
 
 
+@repeated
 def log_softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None) -> Tensor:
     """The logarithm of `softmax`, without rounding to 0; minus infinity for what `where` leaves out.
 
@@ -84,6 +85,7 @@ def _log_softmax_of(x: ArrayLike, chosen: Tensor, axis: Any) -> Tensor:
     return where(chosen, t - where(equal(total, -inf), 0, total), -inf)
 
 
+@repeated
 def relu(x: ArrayLike, /) -> Tensor:
     """x where it is positive, else 0, with derivative 0 at 0; shape and dtype stay.
 
@@ -94,6 +96,7 @@ def relu(x: ArrayLike, /) -> Tensor:
     return where(less_equal(t, 0), 0, t)
 
 
+@repeated
 def relu6(x: ArrayLike, /) -> Tensor:
     """x between 0 and 6, with derivative 0 at both; shape and dtype stay.
 
@@ -108,6 +111,7 @@ def _between(t: Tensor, low: float, high: float) -> Tensor:
     return where(t <= low, low, where(t >= high, high, t))
 
 
+@repeated
 def hard_tanh(x: ArrayLike, /) -> Tensor:
     """x between -1 and 1, with derivative 0 at both; shape and dtype stay.
 
@@ -117,6 +121,7 @@ def hard_tanh(x: ArrayLike, /) -> Tensor:
     return _between(as_tensor(x), -1, 1)
 
 
+@repeated
 def hard_sigmoid(x: ArrayLike, /) -> Tensor:
     """relu6(x + 3) / 6; the shape stays, integers give the default float.
 
@@ -126,6 +131,7 @@ def hard_sigmoid(x: ArrayLike, /) -> Tensor:
     return of_floats("hard_sigmoid", lambda t: _between(t + 3.0, 0.0, 6.0) / 6.0, x)
 
 
+@repeated
 def hard_silu(x: ArrayLike, /) -> Tensor:
     """x * hard_sigmoid(x); the shape stays, integers give the default float.
 
@@ -135,6 +141,7 @@ def hard_silu(x: ArrayLike, /) -> Tensor:
     return of_floats("hard_silu", lambda t: t * (_between(t + 3.0, 0.0, 6.0) / 6.0), x)
 
 
+@repeated
 def leaky_relu(x: ArrayLike, /, negative_slope: ArrayLike = 0.01) -> Tensor:
     """x where it is at least 0, else x * negative_slope; the shape stays, integers give the default float.
 
@@ -144,6 +151,7 @@ def leaky_relu(x: ArrayLike, /, negative_slope: ArrayLike = 0.01) -> Tensor:
     return of_floats("leaky_relu", lambda t, slope: where(t >= 0.0, t, t * slope), x, negative_slope)
 
 
+@repeated
 def elu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Tensor:
     """x where it is positive, else alpha * (exp(x) - 1); the shape stays, integers give the default float.
 
@@ -153,6 +161,7 @@ def elu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Tensor:
     return of_floats("elu", lambda t, a: where(t > 0.0, t, a * expm1(where(t > 0.0, 0.0, t))), x, alpha)
 
 
+@repeated
 def celu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Tensor:
     """x where it is positive, else alpha * (exp(x / alpha) - 1), smooth at 0; the shape stays, integers give the
     default float.
@@ -163,6 +172,7 @@ def celu(x: ArrayLike, /, alpha: ArrayLike = 1.0) -> Tensor:
     return of_floats("celu", lambda t, a: where(t > 0.0, t, a * expm1(where(t > 0.0, 0.0, t) / a)), x, alpha)
 
 
+@repeated
 def selu(x: ArrayLike, /) -> Tensor:
     """`elu` with alpha 1.673, times 1.051 (G. Klambauer et al., Self-normalizing neural networks, 2017); the shape
     stays, integers give the default float.
@@ -173,6 +183,7 @@ def selu(x: ArrayLike, /) -> Tensor:
     return of_floats("selu", lambda t: _SELU_SCALE * elu(t, _SELU_ALPHA), x)
 
 
+@repeated
 def gelu(x: ArrayLike, /, approximate: bool = True) -> Tensor:
     """x times the normal distribution function of x (D. Hendrycks and K. Gimpel, 2016), unless `approximate` is False
     by tanh, as JAX does it; the shape stays, integers give the default float.
@@ -187,6 +198,7 @@ def gelu(x: ArrayLike, /, approximate: bool = True) -> Tensor:
     return of_floats("gelu", by_tanh if approximate else lambda t: 0.5 * t * (1.0 + erf(t * sqrt(0.5))), x)
 
 
+@repeated
 def silu(x: ArrayLike, /) -> Tensor:
     """x * sigmoid(x); the shape stays, integers give the default float.
 
@@ -196,6 +208,7 @@ def silu(x: ArrayLike, /) -> Tensor:
     return of_floats("silu", lambda t: t * sigmoid(t), x)
 
 
+@repeated
 def mish(x: ArrayLike, /) -> Tensor:
     """x * tanh(softplus(x)) (D. Misra, 2019); the shape stays, integers give the default float.
 
@@ -205,6 +218,7 @@ def mish(x: ArrayLike, /) -> Tensor:
     return of_floats("mish", lambda t: t * tanh(softplus(t)), x)
 
 
+@repeated
 def soft_sign(x: ArrayLike, /) -> Tensor:
     """x / (|x| + 1); the shape stays, integers give the default float.
 
@@ -214,6 +228,7 @@ def soft_sign(x: ArrayLike, /) -> Tensor:
     return of_floats("soft_sign", lambda t: t / (absolute(t) + 1.0), x)
 
 
+@repeated
 def squareplus(x: ArrayLike, /, b: ArrayLike = 4.0) -> Tensor:
     """(x + sqrt(x * x + b)) / 2 (J. Barron, 2021); the shape stays, integers give the default float.
 
@@ -223,6 +238,7 @@ def squareplus(x: ArrayLike, /, b: ArrayLike = 4.0) -> Tensor:
     return of_floats("squareplus", lambda t, b: 0.5 * (t + (t * t + b) ** 0.5), x, b)
 
 
+@repeated
 def sparse_plus(x: ArrayLike, /) -> Tensor:
     """0 below -1, x above 1, (x + 1)**2 / 4 between; the shape stays, integers give the default float.
 
@@ -232,6 +248,7 @@ def sparse_plus(x: ArrayLike, /) -> Tensor:
     return of_floats("sparse_plus", lambda t: where(t <= -1.0, 0.0, where(t >= 1.0, t, (t + 1.0) ** 2 / 4.0)), x)
 
 
+@repeated
 def sparse_sigmoid(x: ArrayLike, /) -> Tensor:
     """(x + 1) / 2 between 0 and 1, the derivative of `sparse_plus`; the shape stays, integers give the default float.
 
@@ -241,6 +258,7 @@ def sparse_sigmoid(x: ArrayLike, /) -> Tensor:
     return of_floats("sparse_sigmoid", lambda t: 0.5 * clip(t + 1.0, 0.0, 2.0), x)
 
 
+@repeated
 def log1mexp(x: ArrayLike, /) -> Tensor:
     """log(1 - exp(-x)) for positive x without losing digits; the shape stays, integers give the default float.
 
@@ -255,6 +273,7 @@ def log1mexp(x: ArrayLike, /) -> Tensor:
     return of_floats("log1mexp", function, x)
 
 
+@repeated
 def glu(x: ArrayLike, /, axis: int = -1) -> Tensor:
     """The first half of x along an axis times the sigmoid of the second half; integers give the default float.
 
@@ -267,6 +286,7 @@ def glu(x: ArrayLike, /, axis: int = -1) -> Tensor:
     return of_floats("glu", lambda a, b: a * sigmoid(b), first, second)
 
 
+@repeated
 def standardize(
     x: ArrayLike, /, axis: Any = -1, mean: ArrayLike | None = None, variance: ArrayLike | None = None,
     epsilon: ArrayLike = 1e-5, where: ArrayLike | None = None,
@@ -286,6 +306,7 @@ def standardize(
 _mean: Final = mean
 
 
+@repeated
 def one_hot(x: ArrayLike, num_classes: int, /, *, dtype: Any = None, axis: int = -1) -> Tensor:
     """1 in the place that an integer of x names, 0 in the others: x's shape with a new axis of `num_classes`, of the
     default float unless `dtype` says. What is out of range has no 1.

@@ -29,6 +29,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import as_tensor, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
 from loopgrad.lazy.tensor.promotion import promote_arrays
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.transforms.own_rules import custom_vjp
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ ONE_BLOCK: Final = 512  # so many keys are one block
 TENSORS: Final = {"attention": 3, "attention_gradient": 6}  # that it always has
 
 
+@repeated
 def attention(
     query: ArrayLike, key: ArrayLike, value: ArrayLike, bias: ArrayLike | None = None, mask: ArrayLike | None = None,
     *, scale: ArrayLike | None = None, is_causal: bool = False,

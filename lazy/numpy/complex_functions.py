@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "angle conj conjugate=conj imag iscomplex iscomplexobj isreal isrealobj real real_if_close"
 
 
+@repeated
 def real(x: ArrayLike, /) -> Tensor:
     """The real parts: float32 of complex64, float64 of complex128, in x's shape, in the memory of x; of a real tensor
     its elements, in its memory.
@@ -35,6 +36,7 @@ def real(x: ArrayLike, /) -> Tensor:
     return _part(t, False) if t._value.dtype.kind == "c" else whole(t)
 
 
+@repeated
 def imag(x: ArrayLike, /) -> Tensor:
     """The imaginary parts, with shape, dtype and memory as `real` has; of a real tensor zeros that can't be written to.
 
@@ -125,6 +127,7 @@ def isrealobj(x: Any) -> bool:
     return not iscomplexobj(x)
 
 
+@repeated
 def real_if_close(x: ArrayLike, /, tol: float = 100.0) -> Tensor:
     """The real part where no imaginary part is larger than `tol` times the dtype's epsilon (than `tol` where that is at
     most 1), else x: so it evaluates, and raises TracedValueError while a function is traced.

@@ -392,6 +392,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Tensor:
     return tril(ones((N, N if M is None else M), dtype=dtype), k=k)
 
 
+@repeated
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     """The index of every element along each axis, stacked: shape (rank, *dimensions), int64 unless given.
 

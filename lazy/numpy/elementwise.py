@@ -33,6 +33,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, meet, public_name, whole_number
 from loopgrad.lazy.tensor.outputs import Binary, Out, Unary, binary, delivered, unary
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.trees import is_dynamic, map_leaves
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
     return wrap(reciprocal_of(t._value), t._weak) if t._value.dtype.kind == "c" else divide(1, t)
 
 
+@repeated
 def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
     """x to `decimals` decimal places, half to even; shape and dtype stay. With `out` written to that, and returned.
 

@@ -75,6 +75,7 @@ def _as_real(op: str, x: ArrayLike) -> Tensor:
     return t
 
 
+@repeated
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """`floor_divide(x, y)` and `remainder(x, y)`: shapes and dtypes are theirs.
 
@@ -157,6 +158,7 @@ def rint(x: ArrayLike, /) -> Tensor:
     return round(_as_float(x))
 
 
+@repeated
 def modf(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """The fraction and the whole part of x, both with x's sign and shape; integers give the default float.
 

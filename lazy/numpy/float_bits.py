@@ -98,6 +98,7 @@ def _as_float(x: ArrayLike) -> Tensor:
     return cast(t, float_dtype(t._value.dtype))
 
 
+@repeated
 def frexp(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """(fraction, exponent), so that x = fraction * 2**exponent and 1/2 <= |fraction| < 1.
 

@@ -178,6 +178,7 @@ def delete(x: ArrayLike, /, obj: Any, axis: int | None = None) -> Tensor:
     return take(t, kept, axis=axis)
 
 
+@repeated
 def unravel_index(indices: ArrayLike, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
     """Positions in an array of that shape, raveled row by row (`order="C"`) or column by column ("F"), as one index per
     axis. Negative ones count from the end, and those out of range are clamped, as all that are data; Python's and

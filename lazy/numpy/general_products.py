@@ -13,6 +13,7 @@ from loopgrad.lazy.numpy.movement import moveaxis, permute_dims, reshape
 from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -21,6 +22,7 @@ PUBLIC: Final = "conv_general_dilated dot_general"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+@repeated
 def dot_general(
     lhs: ArrayLike, rhs: ArrayLike, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
 ) -> Tensor:
@@ -60,6 +62,7 @@ def dot_general(
     return einsum(subscripts, a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@repeated
 def conv_general_dilated(
     lhs: ArrayLike, rhs: ArrayLike, window_strides: Sequence[int], padding: Any,
     lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,

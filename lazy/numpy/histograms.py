@@ -114,6 +114,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
 _RULES: Final = ("auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges")
 
 
+@repeated
 def histogram_bin_edges(
     x: ArrayLike, /, bins: int | str | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
     weights: ArrayLike | None = None,
@@ -224,6 +225,7 @@ def _quickly_found(bins: Any, edges: Tensor) -> bool:
     return equal_bins and edges._value.shape[0] <= most
 
 
+@repeated
 def histogram(
     x: ArrayLike, /, bins: int | str | ArrayLike = 10, range: tuple[ArrayLike, ArrayLike] | None = None,
     density: bool = False, weights: ArrayLike | None = None,
@@ -245,6 +247,7 @@ def histogram(
     return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
 
 
+@repeated
 def histogramdd(
     x: ArrayLike | Sequence[ArrayLike], /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
     weights: ArrayLike | None = None,
@@ -290,6 +293,7 @@ def histogramdd(
     return counts, edges
 
 
+@repeated
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
     weights: ArrayLike | None = None,

@@ -20,6 +20,7 @@ from loopgrad.lazy.numpy.special_values import clip
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_shape
 from loopgrad.lazy.tensor.promotion import promote_all
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -121,6 +122,7 @@ s_: Final = np.s_
 index_exp: Final = np.index_exp
 
 
+@repeated
 def ix_(*vectors: ArrayLike) -> tuple[Tensor, ...]:
     """Indices of the sub-array at the crossings of these vectors: each as an axis of its own, bools as positions.
 
@@ -143,6 +145,7 @@ def ix_(*vectors: ArrayLike) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
+@repeated
 def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     """The indices of the diagonal of an array of `ndim` axes of extent n: int64 vectors.
 
@@ -168,6 +171,7 @@ def _positions(mask: np.ndarray[Any, Any]) -> tuple[Tensor, ...]:
     return tuple([asarray(p.astype(np.int64)) for p in np.nonzero(mask)])
 
 
+@repeated
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """The indices of the lower triangle, up to diagonal k, of an (n, m) matrix (square unless told): int64 vectors.
 
@@ -177,6 +181,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     return _positions(np.tri(n, n if m is None else m, k, dtype=bool))  # type: ignore[return-value]
 
 
+@repeated
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tensor]:
     """The indices of the upper triangle, from diagonal k on, of an (n, m) matrix (square unless told): int64 vectors.
 
@@ -222,6 +227,7 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Ten
     return nonzero(mask_func(broadcast_to(as_tensor(1), (n, n)), k))
 
 
+@repeated
 def ravel_multi_index(
     multi_index: Sequence[ArrayLike] | ArrayLike, dims: Any, mode: str | Sequence[str] = "raise", order: str = "C"
 ) -> Tensor:

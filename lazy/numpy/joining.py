@@ -12,7 +12,7 @@ from loopgrad.lazy.numpy.elementwise import multiply
 from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def append(x: ArrayLike, /, values: ArrayLike, axis: int | None = None) -> Tenso
 # ---- splitting
 
 
+@repeated_view
 def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """As `split`, with sections that may differ by one element along the axis: the longer ones come first.
 
@@ -231,6 +232,7 @@ def flipud(x: ArrayLike, /) -> Tensor:
     return flip(_of_rank("flipud", x, 1), axis=0)
 
 
+@repeated_view
 def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """x turned by 90 degrees `k` times, from the first of the axes towards the second: a view.
 

@@ -32,7 +32,7 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
 from loopgrad.lazy.tensor.promotion import check_casting
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 from loopgrad.lazy.tensor.storage import viewed
 
 if TYPE_CHECKING:
@@ -283,6 +283,7 @@ def _listed(axes: int | Sequence[int]) -> Sequence[int]:
 # ---- diagonals
 
 
+@repeated_view
 def diagonal(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonal over two axes, as a new last axis: a read-only view.
 

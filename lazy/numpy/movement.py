@@ -393,6 +393,7 @@ def stack(
     return delivered("stack", wrap(ops.stacked(values, d)), out)
 
 
+@repeated_view
 def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, without that axis: views.
 
@@ -404,6 +405,7 @@ def unstack(x: ArrayLike, /, axis: int = 0) -> tuple[Tensor, ...]:
     return tuple([_section(t, d, i) for i in range(t._value.shape[d])])
 
 
+@repeated_view
 def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Cut along an axis, into views: equal sections, or at the given positions.
 

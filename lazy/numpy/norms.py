@@ -25,7 +25,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -212,6 +212,7 @@ def _cheapest_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
 # ---- the array API standard's, over the last two axes
 
 
+@repeated_view
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     """The diagonal of matrices (the last two axes), as a new last axis: a read-only view.
 
@@ -223,6 +224,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Tensor:
     return diagonal_of(x, offset, axis1=-2, axis2=-1)
 
 
+@repeated
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of the diagonal of matrices (the last two axes), which the result hasn't.
 

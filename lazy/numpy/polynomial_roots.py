@@ -23,6 +23,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import vector_operand
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_arrays
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 PUBLIC: Final = "poly polyfit roots"
 
 
+@repeated
 def polyfit(
     x: ArrayLike, y: ArrayLike, deg: int, rcond: float | None = None, full: bool = False, w: ArrayLike | None = None,
     cov: bool | str = False,
@@ -88,6 +90,7 @@ def _covariance(table: Tensor, scale: Tensor, rest: Tensor, freedom: int, cov: b
     return multiply(base, factor) if factor._value.shape[0] == 1 else multiply(expand_dims(base, 2), factor)
 
 
+@repeated
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tensor:
     """The zeros of the polynomial with these coefficients (a vector, the highest power first), as the eigenvalues of
     its companion matrix (R. Horn and C. Johnson, Matrix analysis): complex, in no order that is promised.
@@ -125,6 +128,7 @@ def _zeros(count: int, like: Tensor) -> Tensor:
     return wrap(ops.full(0.0, TensorType((count,), dtype)))
 
 
+@repeated
 def poly(zeros_of: ArrayLike, /) -> Tensor:
     """The polynomial with these zeros (a vector of n) and the leading coefficient 1: n + 1 coefficients. Of a square
     matrix its characteristic polynomial, whose zeros are the eigenvalues.

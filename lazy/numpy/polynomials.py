@@ -95,6 +95,7 @@ def polymul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return convolve(*_pair("polymul", x, y))
 
 
+@repeated
 def polydiv(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """(quotient, remainder) of two polynomials of n and m coefficients: of n - m + 1 and m - 1, at least one each.
 

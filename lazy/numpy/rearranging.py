@@ -193,6 +193,7 @@ def piecewise(x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, 
     return result
 
 
+@repeated
 def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None) -> Tensor:
     """x with values before the given positions along an axis (None: of x raveled); x's dtype.
 
@@ -263,6 +264,7 @@ def rollaxis(x: ArrayLike, /, axis: int, start: int = 0) -> Tensor:
     return moveaxis(t, d, to - 1 if d < to else to)
 
 
+@repeated
 def array_equiv(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """Whether x and y broadcast and are equal everywhere then, as a bool tensor of shape ().
 
@@ -285,6 +287,7 @@ def _little(op: str, order: str) -> bool:
     return order == "little"
 
 
+@repeated
 def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") -> Tensor:
     """Eight elements along an axis (None: of x raveled) that aren't 0 as the bits of a uint8; zeros fill up the last.
 
@@ -310,6 +313,7 @@ def packbits(x: ArrayLike, /, axis: int | None = None, bitorder: str = "big") ->
     return moveaxis(sum(shifted, axis=-1, dtype=uint8), -1, d).copy()
 
 
+@repeated
 def unpackbits(x: ArrayLike, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Tensor:
     """The bits of uint8 elements along an axis (None: of x raveled) as elements 0 and 1: uint8.
 

@@ -205,6 +205,7 @@ min = _extremum("reduce_min", "reduce_and", "min", "[1, 2]")
 max = _extremum("reduce_max", "reduce_or", "max", "[3, 5]")
 
 
+@repeated
 def all(
     x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Tensor:
@@ -217,6 +218,7 @@ def all(
     return delivered("all", result, out)
 
 
+@repeated
 def any(
     x: ArrayLike, /, axis: Any = None, out: Out = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Tensor:

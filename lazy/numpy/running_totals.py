@@ -23,6 +23,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, wr
 from loopgrad.lazy.tensor.operands import dtype_refused, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -122,6 +123,7 @@ cummax = _extremum("cummax", what="The largest so far", result="[3, 3, 3]")
 cummin = _extremum("cummin", what="The smallest so far", result="[3, 1, 1]")
 
 
+@repeated
 def logcumsumexp(x: ArrayLike, /, axis: int | None = None, *, reverse: bool = False) -> Tensor:
     """log(cumsum(exp(x))) along an axis (None: of x raveled) without overflow; `reverse` begins at the end.
 

@@ -24,6 +24,7 @@ from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes
 from loopgrad.lazy.tensor.promotion import allow_cast
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -140,6 +141,7 @@ def setxor1d(
     return _ChosenElements(take(concat(alone), order), size).of(take(together, order), fill_value)
 
 
+@repeated
 def ediff1d(x: ArrayLike, /, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     """Differences of neighbours of x raveled, with `to_begin` before and `to_end` behind them: a vector of x's dtype.
 

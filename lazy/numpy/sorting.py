@@ -113,6 +113,7 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
     return order
 
 
+@repeated
 def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The k largest elements along an axis, the largest first, and their positions (int64).
 

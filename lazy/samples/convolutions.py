@@ -16,6 +16,7 @@ from loopgrad.lazy.numpy.movement import flip
 from loopgrad.lazy.samples.borders import extended, image
 from loopgrad.lazy.tensor.core import ArrayLike, cast
 from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axes
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -59,6 +60,7 @@ def _cut(full: Tensor, first: tuple[int, ...], second: tuple[int, ...], mode: st
     return full[tuple(index)]
 
 
+@repeated
 def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Tensor:
     """The convolution of two arrays: all of it ("full"), the middle part of in1's shape ("same"), or where they overlap
     ("valid"). By sums of products (`method` "direct"), by Fourier transforms ("fft"), or, of floats that are large
@@ -92,6 +94,7 @@ def _direct(a: Tensor, b: Tensor) -> Tensor:
     return found
 
 
+@repeated
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = None) -> Tensor:
     """`convolve` by Fourier transforms, along `axes` (None: all); the other axes broadcast. Integers give the default
     float. Modes and errors are those of `convolve`.
@@ -114,6 +117,7 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
     return cast(_cut(product[index], a.shape, b.shape, mode, chosen), a._value.dtype)
 
 
+@repeated
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Tensor:
     """The correlation of two arrays: `convolve` of in1 with in2 (of complex numbers its conjugates) from behind, with
     its modes, dtypes and errors.
@@ -127,6 +131,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     return convolve(first, flip(conjugated(second)), mode, method)
 
 
+@repeated
 def convolve2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0.0
 ) -> Tensor:
@@ -156,6 +161,7 @@ def _slid(op: str, a: Tensor, window: Tensor, sides: int, odd: int, beyond: tupl
     return found
 
 
+@repeated
 def correlate2d(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", boundary: str = "fill", fillvalue: ArrayLike = 0.0
 ) -> Tensor:

@@ -14,6 +14,7 @@ from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.samples.borders import image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -129,6 +130,7 @@ def _nearest(axes: Sequence[Tensor], table: Tensor, flat: Sequence[Tensor]) -> T
     return table[tuple(places)]
 
 
+@repeated
 def interpn(
     points: Sequence[ArrayLike], values: ArrayLike, xi: Any, method: str = "linear", bounds_error: bool = False,
     fill_value: Any = float("nan"),

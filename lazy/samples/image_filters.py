@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.sorting import sort
 from loopgrad.lazy.samples.borders import check_mode, extended, image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -39,6 +40,7 @@ def correlated_along(x: Tensor, axis: int, weights: Any, mode: str, cval: ArrayL
     return moveaxis(reshape(found, (*wide.shape[:-1], found.shape[-1])), -1, axis)
 
 
+@repeated
 def correlate1d(
     input: ArrayLike, weights: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     origin: int = 0,
@@ -58,6 +60,7 @@ def correlate1d(
     return correlated_along(x, normal_axis("correlate1d", axis, len(x.shape)), w, mode, cval, origin)
 
 
+@repeated
 def convolve1d(
     input: ArrayLike, weights: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     origin: int = 0,
@@ -77,6 +80,7 @@ def _for_each(value: Any, rank: int) -> list[Any]:
     return list(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else [value] * rank
 
 
+@repeated
 def correlate(
     input: ArrayLike, weights: ArrayLike, *, mode: str = "reflect", cval: ArrayLike = 0.0, origin: Any = 0
 ) -> Tensor:
@@ -98,6 +102,7 @@ def correlate(
     return found
 
 
+@repeated
 def convolve(
     input: ArrayLike, weights: ArrayLike, *, mode: str = "reflect", cval: ArrayLike = 0.0, origin: Any = 0
 ) -> Tensor:
@@ -125,6 +130,7 @@ def _gaussian(sigma: Any, order: int, radius: int) -> Any:
     return factor * density
 
 
+@repeated
 def gaussian_filter1d(
     input: ArrayLike, sigma: Any, axis: int = -1, order: int = 0, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     truncate: float = 4.0, radius: int | None = None,
@@ -149,6 +155,7 @@ def _chosen_axes(op: str, x: Tensor, axes: Any) -> tuple[int, ...]:
     return normal_axes(op, axes, len(x.shape))
 
 
+@repeated
 def gaussian_filter(
     input: ArrayLike, sigma: Any, order: Any = 0, *, mode: Any = "reflect", cval: ArrayLike = 0.0,
     truncate: float = 4.0, radius: Any = None, axes: Any = None,
@@ -169,6 +176,7 @@ def gaussian_filter(
     return x
 
 
+@repeated
 def uniform_filter1d(
     input: ArrayLike, size: int, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0, origin: int = 0
 ) -> Tensor:
@@ -181,6 +189,7 @@ def uniform_filter1d(
     return correlate1d(input, np.full(size, 1.0 / size), axis, mode=mode, cval=cval, origin=origin)
 
 
+@repeated
 def uniform_filter(
     input: ArrayLike, size: Any = 3, *, mode: Any = "reflect", cval: ArrayLike = 0.0, origin: Any = 0,
     axes: Any = None,
@@ -208,6 +217,7 @@ def _slopes(input: ArrayLike, axis: int, mode: str, cval: ArrayLike, smooth: Seq
     return x
 
 
+@repeated
 def sobel(input: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0) -> Tensor:
     """Differences along an axis, smoothed by 1, 2, 1 along the others. Dtypes and modes are those of `correlate1d`.
 
@@ -217,6 +227,7 @@ def sobel(input: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: Arra
     return _slopes(input, axis, mode, cval, (1.0, 2.0, 1.0))
 
 
+@repeated
 def prewitt(input: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0) -> Tensor:
     """Differences along an axis, summed over three along the others. Dtypes and modes are those of `correlate1d`.
 
@@ -226,6 +237,7 @@ def prewitt(input: ArrayLike, axis: int = -1, *, mode: str = "reflect", cval: Ar
     return _slopes(input, axis, mode, cval, (1.0, 1.0, 1.0))
 
 
+@repeated
 def laplace(input: ArrayLike, *, mode: str = "reflect", cval: ArrayLike = 0.0) -> Tensor:
     """The sum of second differences along all axes. Dtypes and modes are those of `correlate1d`.
 
@@ -243,6 +255,7 @@ def _of_derivatives(input: ArrayLike, sigma: Any, order: int, how: dict[str, Any
     return [gaussian_filter(x, sigma, [order * (d == k) for d in range(rank)], **how) for k in range(rank)]
 
 
+@repeated
 def gaussian_laplace(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
     """The sum of second derivatives of the array smoothed as by `gaussian_filter`, whose keywords it takes: of its
     shape and dtype.
@@ -253,6 +266,7 @@ def gaussian_laplace(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
     return total(stack(_of_derivatives(input, sigma, 2, how)), axis=0)
 
 
+@repeated
 def gaussian_gradient_magnitude(input: ArrayLike, sigma: Any, **how: Any) -> Tensor:
     """The length of the gradient of the array smoothed as by `gaussian_filter`, whose keywords it takes: of its
     shape and dtype.
@@ -288,6 +302,7 @@ def _extreme(op: str, function: Callable[[Any, Any], Tensor], *window: Any) -> T
     return parts[0]
 
 
+@repeated
 def maximum_filter(
     input: ArrayLike, size: Any = None, footprint: Any = None, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     origin: Any = 0,
@@ -302,6 +317,7 @@ def maximum_filter(
     return _extreme("maximum_filter", maximum, input, size, footprint, mode, cval, origin)
 
 
+@repeated
 def minimum_filter(
     input: ArrayLike, size: Any = None, footprint: Any = None, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     origin: Any = 0,
@@ -314,6 +330,7 @@ def minimum_filter(
     return _extreme("minimum_filter", minimum, input, size, footprint, mode, cval, origin)
 
 
+@repeated
 def rank_filter(
     input: ArrayLike, rank: int, size: Any = None, footprint: Any = None, *, mode: str = "reflect",
     cval: ArrayLike = 0.0, origin: Any = 0,
@@ -335,6 +352,7 @@ def _ranked(op: str, place: Callable[[int], int], *window: Any) -> Tensor:
     return ordered[..., chosen]
 
 
+@repeated
 def median_filter(
     input: ArrayLike, size: Any = None, footprint: Any = None, *, mode: str = "reflect", cval: ArrayLike = 0.0,
     origin: Any = 0,
@@ -347,6 +365,7 @@ def median_filter(
     return _ranked("median_filter", lambda n: n // 2, input, size, footprint, mode, cval, origin)
 
 
+@repeated
 def percentile_filter(
     input: ArrayLike, percentile: float, size: Any = None, footprint: Any = None, *, mode: str = "reflect",
     cval: ArrayLike = 0.0, origin: Any = 0,

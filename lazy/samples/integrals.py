@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axis
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -44,6 +45,7 @@ def _along(op: str, y: ArrayLike, x: ArrayLike | None, dx: ArrayLike, axis: int)
     return values, diff(cast(points, dtype.part), axis=-1), d
 
 
+@repeated
 def simpson(y: ArrayLike, x: ArrayLike | None = None, *, dx: ArrayLike = 1.0, axis: int = -1) -> Tensor:
     """The integral of y along an axis by Simpson's rule, at points x or `dx` apart; the result lacks the axis.
 
@@ -87,6 +89,7 @@ def _running(pieces: Tensor, initial: ArrayLike | None, axis: int) -> Tensor:
     return moveaxis(running, -1, axis)
 
 
+@repeated
 def cumulative_trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1, initial: ArrayLike | None = None
 ) -> Tensor:
@@ -100,6 +103,7 @@ def cumulative_trapezoid(
     return _running(0.5 * h * (f[..., 1:] + f[..., :-1]), initial, d)
 
 
+@repeated
 def cumulative_simpson(
     y: ArrayLike, *, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1,
     initial: ArrayLike | None = None,

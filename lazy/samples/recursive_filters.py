@@ -16,6 +16,7 @@ from loopgrad.lazy.samples.borders import image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -67,6 +68,7 @@ def _in_one_dtype(x: ArrayLike, *others: Tensor) -> list[Tensor]:
     return meet_arrays(image(x), *others)
 
 
+@repeated
 def lfilter(b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None = None) -> Any:
     """The signals x along an axis filtered: a[0] y[n] = b[0] x[n] + b[1] x[n - 1] + ... - a[1] y[n - 1] - ...
 
@@ -96,6 +98,7 @@ def lfilter(b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayL
     return filtered, ends
 
 
+@repeated
 def lfilter_zi(b: ArrayLike, a: ArrayLike) -> Tensor:
     """The states with which `lfilter` answers a step of 1 by what it tends to: a vector of one less than the
     longer of `a` and `b` has.
@@ -122,6 +125,7 @@ def _sections(op: str, sos: ArrayLike) -> Tensor:
     return table
 
 
+@repeated
 def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None = None) -> Any:
     """The signals x along an axis passed through second-order sections, whose rows are b0, b1, b2, 1, a1, a2.
 
@@ -150,6 +154,7 @@ def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None =
     return filtered, moveaxis(stack([stack(section) for section in last]), 1, d + 1)
 
 
+@repeated
 def sosfilt_zi(sos: ArrayLike) -> Tensor:
     """The states with which `sosfilt` answers a step of 1 by what it tends to: shape (sections, 2).
 
@@ -190,6 +195,7 @@ def _there_and_back(
     return moveaxis(signal[reach : reach + count], 0, d)
 
 
+@repeated
 def filtfilt(
     b: ArrayLike, a: ArrayLike, x: ArrayLike, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Tensor:
@@ -215,6 +221,7 @@ def filtfilt(
     return _there_and_back("filtfilt", run, signal, d, padtype, reach)
 
 
+@repeated
 def sosfiltfilt(
     sos: ArrayLike, x: ArrayLike, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None
 ) -> Tensor:

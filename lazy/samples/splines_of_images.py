@@ -23,6 +23,7 @@ from loopgrad.lazy.samples.borders import check_mode, coordinate_inside, extende
 from loopgrad.lazy.samples.image_filters import correlated_along
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -53,6 +54,7 @@ def _check_order(op: str, order: int) -> None:
         raise ValueError(explained(op, "an order from 0 to 5", repr(order), "3 is cubic"))
 
 
+@repeated
 def spline_filter1d(input: ArrayLike, order: int = 3, axis: int = -1, *, mode: str = "mirror") -> Tensor:
     """The coefficients along an axis of the spline through the elements: the shape stays, integers give the default
     float. Raises ValueError for an order that isn't from 0 to 5, or an unknown mode.
@@ -78,6 +80,7 @@ def _coefficients(x: Tensor, order: int, axis: int, mode: str) -> Tensor:
     return x
 
 
+@repeated
 def spline_filter(input: ArrayLike, order: int = 3, *, mode: str = "mirror") -> Tensor:
     """`spline_filter1d` along all axes, with its dtypes and errors.
 
@@ -104,6 +107,7 @@ def _weights(order: int, distance: Tensor) -> list[Tensor]:
     return weights
 
 
+@repeated
 def map_coordinates(
     input: ArrayLike, coordinates: ArrayLike, order: int = 3, mode: str = "constant", cval: ArrayLike = 0.0,
     prefilter: bool = True,
@@ -174,6 +178,7 @@ def _grid(shape: tuple[int, ...], dtype: Any) -> Tensor:
     return stack(meshgrid(*[arange(n, dtype=dtype.part) for n in shape], indexing="ij"))
 
 
+@repeated
 def affine_transform(
     input: ArrayLike, matrix: ArrayLike, offset: ArrayLike = 0.0, output_shape: tuple[int, ...] | None = None, *,
     order: int = 3, mode: str = "constant", cval: ArrayLike = 0.0, prefilter: bool = True,
@@ -197,6 +202,7 @@ def affine_transform(
     return map_coordinates(x, shifted, order, mode, cval, prefilter)
 
 
+@repeated
 def shift(
     input: ArrayLike, shift: ArrayLike, *, order: int = 3, mode: str = "constant", cval: ArrayLike = 0.0,
     prefilter: bool = True,
@@ -214,6 +220,7 @@ def shift(
     return map_coordinates(x, moved, order, mode, cval, prefilter)
 
 
+@repeated
 def zoom(
     input: ArrayLike, zoom: Any, *, order: int = 3, mode: str = "constant", cval: ArrayLike = 0.0,
     prefilter: bool = True, grid_mode: bool = False,
@@ -242,6 +249,7 @@ def zoom(
     return map_coordinates(x, places, order, mode, cval, prefilter)
 
 
+@repeated
 def rotate(
     input: ArrayLike, angle: float, axes: tuple[int, int] = (1, 0), reshape: bool = True, *, order: int = 3,
     mode: str = "constant", cval: ArrayLike = 0.0, prefilter: bool = True,

@@ -25,6 +25,7 @@ from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axes
 from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -49,6 +50,7 @@ def log1p_minus(e: Tensor, whole: Tensor | None = None) -> Tensor:
     return where(small, inner, logarithm - far)
 
 
+@repeated
 def softplus(x: ArrayLike, /) -> Tensor:
     """log(1 + exp(x)) without overflow; the shape stays, integers give the default float.
 
@@ -58,6 +60,7 @@ def softplus(x: ArrayLike, /) -> Tensor:
     return logaddexp(x, 0.0)
 
 
+@repeated
 def log_expit(x: ArrayLike, /) -> Tensor:
     """log(1 / (1 + exp(-x))), accurate on both sides; the shape stays, integers give the default float.
 
@@ -67,6 +70,7 @@ def log_expit(x: ArrayLike, /) -> Tensor:
     return -logaddexp(-as_tensor(x), 0.0)
 
 
+@repeated
 def logit(x: ArrayLike, /) -> Tensor:
     """log(x / (1 - x)), the inverse of `expit`; infinite at 0 and 1, NaN beyond. The shape stays, integers give the
     default float.
@@ -84,6 +88,7 @@ def _logit(x: Tensor) -> Tensor:
     return where(middle, inner, log(outer) - log1p(-outer))
 
 
+@repeated
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(y), and 0 where x is 0 (NaN where y is NaN). Operands broadcast; integers give the default float. At x
     = 0
@@ -100,6 +105,7 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("xlogy", product, x, y)
 
 
+@repeated
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(1 + y), and 0 where x is 0 (NaN where y is NaN). Operands broadcast; integers give the default float.
 
@@ -114,6 +120,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("xlog1py", product, x, y)
 
 
+@repeated
 def entr(x: ArrayLike, /) -> Tensor:
     """-x * log(x), 0 at 0, -inf below; the shape stays, integers give the default float.
 
@@ -150,6 +157,7 @@ def _divergence(x: Tensor, y: Tensor, linear: bool) -> Tensor:
     return where(inside, result, where(nothing, y if linear else 0.0, float("inf")))
 
 
+@repeated
 def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(x / y) for positive x and y, 0 where x is 0 and y isn't negative, else infinite. Operands broadcast;
     integers give the default float.
@@ -160,6 +168,7 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("rel_entr", lambda x, y: _divergence(x, y, linear=False), x, y)
 
 
+@repeated
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(x / y) - x + y for positive x and y, without losing digits where they are close; y where x is 0 and y
     isn't
@@ -177,6 +186,7 @@ def _as_floats(op: str, x: ArrayLike, axis: Any) -> Tensor:
     return cast(t, float_dtype(t._value.dtype))
 
 
+@repeated
 def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     """x - logsumexp(x) along `axis` (an int, several, or None for all); the shape stays, integers give the default
     float.
@@ -189,6 +199,7 @@ def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     return result
 
 
+@repeated
 def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     """exp(x) over its sum along `axis` (an int, several, or None for all); the shape stays, integers give the default
     float.

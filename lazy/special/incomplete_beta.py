@@ -35,6 +35,7 @@ from loopgrad.lazy.special.gamma_functions import log_gamma_above, log_rise, log
 from loopgrad.lazy.special.incomplete_gamma import expm1_minus, left_to_one, product, rule
 from loopgrad.lazy.special.operands import INFINITY, NAN, is_double, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -43,6 +44,7 @@ PUBLIC_SPECIAL: Final = "betainc betaincc"
 STEPS: Final = 10
 
 
+@repeated
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularised incomplete beta function: the integral of t**(a - 1) (1 - t)**(b - 1) / B(a, b) from 0 to x.
 
@@ -55,6 +57,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     return of_domain("betainc", lambda a, b, x: _incomplete(a, b, x)[0], a, b, x)
 
 
+@repeated
 def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     """1 - betainc(a, b, x), accurate where it is small.
 

@@ -25,7 +25,17 @@ from loopgrad.graph.errors import LoopgradError
 from loopgrad.graph.expressions import expression_of
 from loopgrad.graph.nodes import Graph, Leaf, Noted, Value
 from loopgrad.lazy.tensor.config import current
-from loopgrad.lazy.tensor.core import LIVE, ArrayLike, History, TensorCore, TensorLeaf, computed_as, from_data, wrap
+from loopgrad.lazy.tensor.core import (
+    LIVE,
+    ArrayLike,
+    History,
+    Siblings,
+    TensorCore,
+    TensorLeaf,
+    computed_as,
+    from_data,
+    wrap,
+)
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
@@ -67,7 +77,7 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
         return [value.buffer for value in values]  # type: ignore[attr-defined]
     for value in lazy:
         _check_readable(value, purpose)
-    computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, _settled)
+    computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, settled)
     return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
 
 
@@ -85,10 +95,15 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
         if known is not None:
             return known
         value = t._value  # another thread may have been first
+    elif not UNDER_WAY and AMBIENT.scope is None and isinstance(t._history, Siblings):
+        known = t._history.elements(t)
+        if known is not None:
+            return known
+        value = t._value
     note_reads((value,))
     if not isinstance(value, Leaf):
         _check_readable(value, purpose)
-        compute = _settled_alone if unread(t) else _settled
+        compute = _settled_alone if unread(t) else settled
         computed = _only_computed((value,)) if deriving() else EVALUATOR.claimed((t,), compute)
         return _elements(t, value, computed)
     buffer: Buffer = value.buffer
@@ -134,7 +149,7 @@ def _elements(t: TensorCore, value: Value, computed: Found) -> Buffer:
 
 
 @RARE_COLLECTION
-def _settled(wanted: Wanted) -> Found:
+def settled(wanted: Wanted) -> Found:
     """The elements of these tensors, which become leaves, as does what should be computed along."""
     if not wanted:
         return {}
@@ -148,7 +163,7 @@ def _settled(wanted: Wanted) -> Found:
 def _settled_alone(wanted: Wanted) -> Found:
     """As above, of one tensor whose value nobody reads."""
     if len(wanted) != 1:
-        return _settled(wanted)
+        return settled(wanted)
     values = [value for _, value in wanted.values()]
     if from_variables(values):
         return _only_computed(values)

@@ -5,27 +5,34 @@
 Array functions look at the types of their operands and at plain arguments (axes, shapes, flags). So where all of these
 and what the operands are computed as (`graph.expressions`) are as they were, the same operations come of it. A call
 that looked at more isn't remembered: at elements, or between which numbers integers lie that were computed with
-numbers which expressions leave open. Only at the top level, and of functions that return one tensor: with memory of its
-own, or a view of its only operand.
+numbers which expressions leave open. Only at the top level, and of functions that return tensors: with memory of their
+own, or views of their only operand. Regions are made once: loops that a function traces are nodes again without that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import cache, wraps
 from types import NoneType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
+from loopgrad.graph.key import RAISING
 from loopgrad.graph.location import user_location
-from loopgrad.graph.nodes import NODE, Leaf, Location, Noted, Value
-from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.graph.nodes import NODE, Graph, Leaf, Location, Node, Noted, Value
+from loopgrad.graph.types import DType, StackType, TensorType, int64
 from loopgrad.lazy.tensor import view_steps
+from loopgrad.lazy.tensor.call_results import CallResults
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import TensorCore, as_tensor, held
+from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
 from loopgrad.lazy.tensor.ongoing_derivations import reading
 from loopgrad.lazy.tensor.storage import LONE, by_rows, is_lone, viewed
+from loopgrad.lazy.tensor.walk import REFUSED
+from loopgrad.runtime.buffers import Buffer
+
+if TYPE_CHECKING:
+    from loopgrad.lazy.tensor.call_programs import CallProgram
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,34 +42,61 @@ SELDOM: Final = 8
 """After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
 the other makes no call twice, and what its array is computed as gets longer each time."""
 MOST_OPERANDS: Final = 8
-MOST_STEPS: Final = 256
+MOST_STEPS: Final = 2048
+MOST_TOGETHER: Final = 1 << 16  # bytes of several results, of which somebody may want one only
+MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
+LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
 PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
 _new: Final = object.__new__
 
 
 class NotedStep(NamedTuple):
-    """An operation of a call. `operands`: places among the call's operands and the results of steps, or numbers as
-    floats."""
+    """An operation of a call. `operands`: places among the values that the call takes and the results of steps, or
+    numbers as floats. `expression`: None where that of the result is to be looked for."""
 
     op: str
     operands: tuple[int | float, ...]
     attrs: Mapping[str, Any]
     type: TensorType
-    expression: Expression
+    expression: Expression | None
 
 
-class Recipe(NamedTuple):
-    """What a call noted with some settings, the result last; `weak` as of the tensor. `way`: where the result shares
-    its only operand's memory, how it is taken of that. Without steps: nothing that could be noted again."""
+class NodeStep(NamedTuple):
+    """An operation of a call that has several results, or regions."""
 
-    config: Config
-    steps: tuple[NotedStep, ...]
+    op: str
+    operands: tuple[int, ...]
+    attrs: Mapping[str, Any]
+    types: tuple[TensorType | StackType, ...]
+    regions: tuple[Graph, ...]
+
+
+class Made(NamedTuple):
+    """A tensor that a call gives: the place of its value, `weak` as of the tensor. `way`: where it shares the memory of
+    the first operand, how it is taken of that."""
+
+    place: int
     weak: bool
     way: view_steps.Step | None
 
 
-_NOTHING: Final = Recipe(current(), (), False, None)
-_UNKNOWN: Final = _NOTHING._replace(weak=True)  # of a call that wasn't met
+class Recipe(NamedTuple):
+    """What a call noted with some settings, after the values of its operands and the leaves that it `captured`, which
+    it made itself. `container`: of what is made; None for a tensor alone. `sited`: whether regions or errors name the
+    line of the call. `program`: makes that of the call, where lines can't know it. Without steps: nothing that could be
+    noted again."""
+
+    config: Config
+    captured: tuple[Leaf, ...]
+    steps: tuple[NotedStep | NodeStep, ...]
+    made: tuple[Made, ...]
+    container: Callable[[list[Any]], Any] | None
+    sited: bool
+    program: Callable[[], CallProgram] | None
+
+
+_NOTHING: Final = Recipe(current(), (), (), (), None, False, None)
+_UNKNOWN: Final = _NOTHING._replace(sited=True)  # of a call that wasn't met
 
 
 class Calls:
@@ -82,18 +116,20 @@ class Calls:
         words = None if seldom else call_words(args, options, tensors, operands)
         if words is None:
             return function(*args, **options)
-        known = self._known
+        known, loc = self._known, user_location(2)
         recipe = known.get(words, _UNKNOWN)
+        if recipe is not None and recipe.sited and recipe.steps:
+            recipe = known.get((words, loc))
         if recipe is not None and recipe.steps and is_in_force(recipe.config):
             self._missed = 0
-            value = noted_again(recipe.steps, operands, user_location(2))
-            if recipe.way is None:
-                return held(value, recipe.weak)
-            return viewed(as_tensor(tensors[0]), recipe.way, value)
+            return made_again(recipe, tensors, operands, loc)
         if recipe is _NOTHING:
             return function(*args, **options)
         if recipe is not _UNKNOWN:
-            result, known[words] = self._learned(function, args, options, tensors, operands)
+            result, learned = self._learned(function, args, options, tensors, operands)
+            known[words] = learned
+            if learned.sited:
+                known[words, loc] = learned
             return result
         if len(known) >= MOST_KNOWN:
             known.clear()
@@ -105,14 +141,14 @@ class Calls:
         tensors: Sequence[TensorCore], operands: Sequence[Value],
     ) -> tuple[Any, Recipe]:  # fmt: skip
         """What the function returns, and how that is noted."""
-        values, looks = [t._value for t in tensors], AMBIENT.looks_at_ranges
+        values, looks, before = [t._value for t in tensors], AMBIENT.looks_at_ranges, next_serial()
         with reading() as read:
             result = function(*args, **options)
         if read or any(t._value is not v for t, v in zip(tensors, values, strict=True)):  # one was written to
             return result, _NOTHING
         if AMBIENT.looks_at_ranges != looks and any(map(_has_open_range, operands)):
             return result, _NOTHING
-        return result, _recipe(result, tensors, operands, self._views)
+        return result, _recipe(result, tensors, operands, self._views, before)
 
 
 def repeated(function: F) -> F:
@@ -218,10 +254,25 @@ def _has_open_range(value: Value) -> bool:
     return value.dtype.kind in "iu" and bool(expression_of(value).op)
 
 
-def noted_again(steps: Sequence[NotedStep], operands: Sequence[Value], loc: Location | None) -> Noted:
-    """The result of these steps, noted now for a line."""
+def made_again(recipe: Recipe, tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None) -> Any:
+    """What a call returns whose operations are noted again for a line."""
+    given = [*operands, *recipe.captured]
+    values = _noted(recipe.steps, given, loc)
+    each = [_tensor(made, values, tensors) for made in recipe.made]
+    if recipe.program is not None:
+        CallResults(each, recipe.program, given)
+    return each[0] if recipe.container is None else recipe.container(each)
+
+
+def _noted(steps: Sequence[NotedStep | NodeStep], operands: Sequence[Value], loc: Location | None) -> list[Any]:
+    """The operands, and what the steps give of them."""
     values: list[Any] = [*operands]
-    for op, places, attrs, type, expression in steps:
+    for step in steps:
+        if isinstance(step, NodeStep):
+            given = tuple([values[i] for i in step.operands])
+            values += Node(step.op, given, step.types, step.attrs, step.regions, loc).results
+            continue
+        op, places, attrs, type, expression = step
         value: Noted = _new(Noted)
         value.type = type
         value.index = 0
@@ -229,46 +280,147 @@ def noted_again(steps: Sequence[NotedStep], operands: Sequence[Value], loc: Loca
         value.expression = expression
         value.note = [op, tuple([i if i.__class__ is float else values[i] for i in places]), attrs, loc]  # type: ignore[index]
         values.append(value)
-    return value
+    return values
 
 
-def steps_to(result: Value, operands: Sequence[Value]) -> tuple[NotedStep, ...]:
-    """How a value was noted of all these operands; no steps where it is one of them, or where more than their notes
-    leads to it: elements that were looked at."""
-    places: dict[Value, int] = {v: i for i, v in enumerate(operands)}
-    steps: list[NotedStep] = []
-    pending = [result]
+def _tensor(made: Made, values: Sequence[Any], tensors: Sequence[TensorCore]) -> Any:
+    value = values[made.place]
+    if made.way is not None:
+        return viewed(as_tensor(tensors[0]), made.way, value)
+    return held(value, made.weak) if type(value) is Noted else wrap(value, made.weak)
+
+
+def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool, before: int) -> Recipe:
+    """How what a call returned is noted again; `before`: leaves with larger serial numbers are the call's own."""
+    container, each = _parts(result)
+    if not each or any(_has_more(t) or any(t is x for x in tensors) for t in each):
+        return _NOTHING
+    ways = [_way(t, tensors, views) for t in each]
+    way = _steps_to([t._value for t in each], operands, before)
+    if way is None or None in ways:
+        return _NOTHING
+    captured, order = way
+    places: dict[Value, int] = {v: i for i, v in enumerate((*operands, *captured))}
+    steps = [_step(made, places) for made in order]
+    read = {place for step in steps for place in step.operands}
+    if not steps or not read.issuperset(range(len(operands))):
+        return _NOTHING
+    made = tuple([Made(places[t._value], t._weak, w[0]) for t, w in zip(each, ways, strict=True) if w is not None])
+    sited = any(step.op in RAISING or type(step) is NodeStep or REFUSED in step.attrs for step in steps)
+    recipe = Recipe(current(), captured, tuple(steps), made, container, sited, None)
+    return recipe._replace(program=_program(recipe, [v.type for v in (*operands, *captured)]))
+
+
+def _has_more(t: TensorCore) -> bool:
+    """Whether more is to be computed along with a tensor than what the call gives that it came from."""
+    return t._history is not None and type(t._history) is not CallResults
+
+
+def _program(recipe: Recipe, types: Sequence[Any]) -> Callable[[], CallProgram] | None:
+    """What makes the program of a call that notes more than lines know: nodes, tests, several results."""
+    made, steps = recipe.made, recipe.steps
+    plain = len(made) == 1 and not any(type(step) is NodeStep or REFUSED in step.attrs for step in steps)
+    if plain or len({m.place for m in made}) < len(made) or any(m.way or m.place < len(types) for m in made):
+        return None
+    loc = user_location()
+
+    def note(operands: Sequence[Value]) -> list[Any]:
+        values = _noted(steps, operands, loc)
+        return [values[m.place] for m in made]
+
+    if len(made) > 1 and sum([v.type.nbytes for v in note([Value(type) for type in types])]) > MOST_TOGETHER:
+        return None
+
+    @cache
+    def program() -> CallProgram:
+        from loopgrad.lazy.tensor.call_programs import CallProgram  # late: building graphs needs no session
+
+        return CallProgram(types, note)
+
+    return program
+
+
+def _parts(result: Any) -> tuple[Callable[[list[Any]], Any] | None, list[TensorCore]]:
+    """What makes the result of a call of its tensors, and these; none where it is anything else."""
+    if isinstance(result, TensorCore):
+        return None, [result]
+    if not isinstance(result, list | tuple) or not all(isinstance(t, TensorCore) for t in result):
+        return None, []
+    make: Any = getattr(type(result), "_make", type(result))  # of a named tuple
+    return make, list(result)
+
+
+def _way(t: TensorCore, tensors: Sequence[TensorCore], views: bool) -> tuple[view_steps.Step | None] | None:
+    """How a result is taken of the first operand's memory, or that it has its own; None where that isn't sure."""
+    view = t._view
+    if view is None or (bool(t._value.shape) and is_lone(t) and by_rows(t)):
+        return (None,)
+    shared = views and len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
+    return (view.step,) if shared else None
+
+
+def _steps_to(
+    results: Sequence[Value], operands: Sequence[Value], before: int
+) -> tuple[tuple[Leaf, ...], list[Noted | Node]] | None:
+    """The leaves that a call made, and what it noted, in order; None where more leads to the results than that: what
+    operands are computed from, elements that were looked at."""
+    captured: dict[Value, None] = {}
+    order: dict[Noted | Node, None] = {}
+    done, behind = {*operands}, _behind(operands)
+    pending = [*results]
     while pending:
         value = pending[-1]
-        if value in places:
+        made: Noted | Node | None = value if type(value) is Noted else value.node
+        if value in done or made in order:
             pending.pop()
             continue
-        if type(value) is not Noted or value.known is not None or len(value.note) != NODE or len(steps) >= MOST_STEPS:
-            return ()
-        op, given, attrs, _ = value.note
-        if op == "literal":
-            return ()
-        if missing := [v for v in given if type(v) is not float and v not in places]:
-            pending += missing
+        if value in behind or value.known is not None or len(order) >= MOST_STEPS:
+            return None
+        if made is None:
+            if not _is_own(value, before):
+                return None
+            captured[value] = None
+            done.add(value)
             continue
-        pending.pop()
-        expression, made = expression_of(value), value.type
-        if not isinstance(made, TensorType):
-            return ()
-        places[value] = len(operands) + len(steps)
-        taken = tuple([v if type(v) is float else places[v] for v in given])
-        steps.append(NotedStep(op, taken, attrs, made, expression))
-    read = {place for step in steps for place in step.operands if type(place) is int}
-    return tuple(steps) if read.issuperset(range(len(operands))) else ()
+        if type(made) is Node and made.replaces is not None:
+            return None
+        given: Sequence[Any] = made.note[1] if isinstance(made, Noted) else made.operands
+        read = [v for v in given if type(v) is not float]
+        missing = [v for v in read if v not in done and (v if type(v) is Noted else v.node or v) not in order]
+        pending += missing
+        if not missing:
+            pending.pop()
+            order[made] = None
+    return tuple(captured), [*order]  # type: ignore[arg-type]
 
 
-def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool) -> Recipe:
-    if not isinstance(result, TensorCore) or result._history is not None or any(t is result for t in tensors):
-        return _NOTHING
-    view, steps = result._view, steps_to(result._value, operands)
-    if not steps:
-        return _NOTHING
-    if view is None or (bool(result._value.shape) and is_lone(result) and by_rows(result)):
-        return Recipe(current(), steps, result._weak, None)
-    shared = views and len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
-    return Recipe(current(), steps, result._weak, view.step) if shared else _NOTHING
+def _behind(operands: Sequence[Value]) -> set[Value]:
+    """What operands are computed from, as far as operations look at what they are given."""
+    found: set[Value] = set()
+    latest: list[Value] = [*operands]
+    for _ in range(LOOKED_AT):
+        latest = [x for v in latest if type(v) is Noted for x in v.note[1] if type(x) is not float]
+        found.update(latest)
+    return found.difference(operands)
+
+
+def _is_own(value: Value, before: int) -> bool:
+    """Whether a value is a small leaf in the host's memory that the call made, of plain arguments."""
+    if not isinstance(value, TensorLeaf) or value.serial <= before or value.committed:
+        return False
+    return type(value.buffer) is Buffer and value.buffer.nbytes <= MOST_CAPTURED
+
+
+def _step(made: Noted | Node, places: dict[Value, int]) -> NotedStep | NodeStep:
+    """An operation of a call; its results get places."""
+    if type(made) is Node:
+        given = tuple([places[v] for v in made.operands])
+        for v in made.results:
+            places[v] = len(places)
+        return NodeStep(made.op, given, made.attrs, tuple([v.type for v in made.results]), made.regions)
+    assert isinstance(made, Noted)
+    op, operands, attrs = made.note[:3]
+    taken = tuple([v if type(v) is float else places[v] for v in operands])
+    expression = expression_of(made) if len(made.note) == NODE else None  # else numbers may be nodes by now
+    places[made] = len(places)
+    return NotedStep(op, taken, attrs, made.type, None if expression is OPAQUE else expression)  # type: ignore[arg-type]

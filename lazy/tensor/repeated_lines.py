@@ -360,8 +360,7 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
                 return None
     if TensorLeaf.any_committed and any(leaf.committed for leaf in found[2]):  # type: ignore[attr-defined]
         return None
-    _, numbers, leaves, _ = found
-    inputs, constants = [leaves[i] for i in line.inputs], tuple([numbers[i] for i in line.numbers])
+    inputs, constants = [found[2][i] for i in line.inputs], tuple([found[1][i] for i in line.numbers])
     return _elements(t, value, line, inputs, constants, lines, along)
 
 

@@ -13,6 +13,7 @@ from loopgrad.lazy.numpy.movement import roll
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, requested_dtype
 from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PUBLIC_FFT: Final = "fftfreq fftshift ifftshift rfftfreq"
 
 
+@repeated
 def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """The frequencies of the numbers of an `fft` of n samples that are `d` apart: 0, 1, ..., -2, -1, over n d.
 
@@ -33,6 +35,7 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = N
     return _numbered(roll(arange(-(count // 2), (count - 1) // 2 + 1), -(count // 2)), count, d, dtype, device)
 
 
+@repeated
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """The frequencies of the numbers of an `rfft`: 0, 1, ..., n // 2, over n d. Dtypes and errors are those of
     `fftfreq`.
@@ -44,6 +47,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = 
     return _numbered(arange(count // 2 + 1), count, d, dtype, device)
 
 
+@repeated
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """With frequency 0 in the middle of the axes (None: all of them) instead of at their beginning.
 
@@ -55,6 +59,7 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Tensor:
     return _shifted("fftshift", x, axes, 1)
 
 
+@repeated
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`, which differs from it for odd extents; shape and dtype stay.
 

@@ -19,6 +19,7 @@ from loopgrad.lazy.numpy.fft.operands import (
 from loopgrad.lazy.numpy.fft.transforms import mirrored, of_reals, to_reals, transformed
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -28,6 +29,7 @@ Axes = Sequence[int] | None
 LAST_TWO: Final = (-2, -1)
 
 
+@repeated
 def fftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The discrete Fourier transform along several axes (None: all, or the last ones, as many as `s` has lengths).
 
@@ -41,6 +43,7 @@ def fftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = 
     return delivered("fftn", _along("fftn", x, s, axes, norm, inverse=False), out)
 
 
+@repeated
 def ifftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The inverse of `fftn`, with its arguments, dtypes and errors.
 
@@ -51,6 +54,7 @@ def ifftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None =
     return delivered("ifftn", _along("ifftn", x, s, axes, norm, inverse=True), out)
 
 
+@repeated
 def rfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The `fftn` of real numbers, without what the rest of it says already: the last of the axes has
     n // 2 + 1 numbers.
@@ -64,6 +68,7 @@ def rfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None =
     return delivered("rfftn", _of_reals("rfftn", x, s, axes, norm), out)
 
 
+@repeated
 def irfftn(
     x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -78,6 +83,7 @@ def irfftn(
     return delivered("irfftn", _to_reals("irfftn", x, s, axes, norm), out)
 
 
+@repeated
 def fft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -89,6 +95,7 @@ def fft2(
     return delivered("fft2", _along("fft2", x, s, axes, norm, inverse=False), out)
 
 
+@repeated
 def ifft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -100,6 +107,7 @@ def ifft2(
     return delivered("ifft2", _along("ifft2", x, s, axes, norm, inverse=True), out)
 
 
+@repeated
 def rfft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -111,6 +119,7 @@ def rfft2(
     return delivered("rfft2", _of_reals("rfft2", x, s, axes, norm), out)
 
 
+@repeated
 def irfft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -122,6 +131,7 @@ def irfft2(
     return delivered("irfft2", _to_reals("irfft2", x, s, axes, norm), out)
 
 
+@repeated
 def hfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None) -> Tensor:
     """The `fftn`, which is real, of numbers with Hermitian symmetry, x[-i, -j] = conj(x[i, j]), of which the last of
     the axes has the first n // 2 + 1.
@@ -135,6 +145,7 @@ def hfftn(x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None =
     return delivered("hfftn", _to_reals("hfftn", x, s, axes, norm, inverse=False), out)
 
 
+@repeated
 def ihfftn(
     x: ArrayLike, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -147,6 +158,7 @@ def ihfftn(
     return delivered("ihfftn", _of_reals("ihfftn", x, s, axes, norm, inverse=True), out)
 
 
+@repeated
 def hfft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -158,6 +170,7 @@ def hfft2(
     return delivered("hfft2", _to_reals("hfft2", x, s, axes, norm, inverse=False), out)
 
 
+@repeated
 def ihfft2(
     x: ArrayLike, /, s: Axes = None, axes: Axes = LAST_TWO, norm: str | None = "backward", out: Out = None
 ) -> Tensor:

@@ -23,6 +23,7 @@ from loopgrad.lazy.numpy.fft.operands import (
 )
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
 from loopgrad.lazy.tensor.outputs import Out, delivered
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 PUBLIC_FFT: Final = "fft hfft ifft ihfft irfft rfft"
 
 
+@repeated
 def fft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -54,6 +56,7 @@ def fft(
     return delivered("fft", wrap(transformed(value, at, n, norm_word("fft", norm, inverse=False), inverse=False)), out)
 
 
+@repeated
 def ifft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -70,6 +73,7 @@ def ifft(
     return delivered("ifft", wrap(transformed(value, at, n, norm_word("ifft", norm, inverse=True), inverse=True)), out)
 
 
+@repeated
 def rfft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -86,6 +90,7 @@ def rfft(
     return delivered("rfft", wrap(of_reals(value, at, n, norm_word("rfft", norm, inverse=False))), out)
 
 
+@repeated
 def irfft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -105,6 +110,7 @@ def irfft(
     return delivered("irfft", cast(wrap(found), real_result(x)), out)
 
 
+@repeated
 def hfft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:
@@ -123,6 +129,7 @@ def hfft(
     return delivered("hfft", cast(wrap(found), real_result(x)), out)
 
 
+@repeated
 def ihfft(
     x: ArrayLike, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Out = None
 ) -> Tensor:

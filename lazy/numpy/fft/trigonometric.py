@@ -23,6 +23,7 @@ from loopgrad.lazy.numpy.fft.operands import (
     put_back,
 )
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -33,6 +34,7 @@ INVERSE: Final = {1: 1, 2: 3, 3: 2, 4: 4}
 ROOT: Final = sqrt(2.0)
 
 
+@repeated
 def dct(
     x: ArrayLike, /, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -61,6 +63,7 @@ def dct(
     return _alone("dct", x, type, n, axis, norm, orthogonalize)
 
 
+@repeated
 def idct(
     x: ArrayLike, /, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -75,6 +78,7 @@ def idct(
     return _alone("idct", x, type, n, axis, norm, orthogonalize)
 
 
+@repeated
 def dst(
     x: ArrayLike, /, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -97,6 +101,7 @@ def dst(
     return _alone("dst", x, type, n, axis, norm, orthogonalize)
 
 
+@repeated
 def idst(
     x: ArrayLike, /, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -109,6 +114,7 @@ def idst(
     return _alone("idst", x, type, n, axis, norm, orthogonalize)
 
 
+@repeated
 def dctn(
     x: ArrayLike, /, type: int = 2, s: Axes = None, axes: Axes = None, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -125,6 +131,7 @@ def dctn(
     return _several("dctn", x, type, s, axes, norm, orthogonalize)
 
 
+@repeated
 def idctn(
     x: ArrayLike, /, type: int = 2, s: Axes = None, axes: Axes = None, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -138,6 +145,7 @@ def idctn(
     return _several("idctn", x, type, s, axes, norm, orthogonalize)
 
 
+@repeated
 def dstn(
     x: ArrayLike, /, type: int = 2, s: Axes = None, axes: Axes = None, norm: str | None = None,
     *, orthogonalize: bool | None = None,
@@ -150,6 +158,7 @@ def dstn(
     return _several("dstn", x, type, s, axes, norm, orthogonalize)
 
 
+@repeated
 def idstn(
     x: ArrayLike, /, type: int = 2, s: Axes = None, axes: Axes = None, norm: str | None = None,
     *, orthogonalize: bool | None = None,

@@ -14,6 +14,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, expand_dims
 from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 from loopgrad.lazy.tensor.refusals import refused
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -54,6 +55,7 @@ def zeros(shape: tuple[int, ...], like: Value) -> Value:
     return ops.full(0, TensorType(shape, like.dtype))
 
 
+@repeated
 def cholesky(x: ArrayLike, /, *, upper: bool = False) -> Tensor:
     """The lower triangular l with `l @ l.T = x` for symmetric positive definite matrices; l.T with `upper`.
 
@@ -81,6 +83,7 @@ class PivotedQRResult(NamedTuple):
     P: Tensor
 
 
+@repeated
 def qr(
     x: ArrayLike, /, mode: str = "reduced", *, pivoting: bool = False, overwrite_a: bool = False,
     check_finite: bool = True,
@@ -119,6 +122,7 @@ def qr(
     return (wrap(r), order) if mode == "r" else PivotedQRResult(wrap(q), wrap(r), order)
 
 
+@repeated
 def eigh(x: ArrayLike, /, UPLO: str = "L") -> EighResult:
     """Eigenvalues, ascending, and orthonormal eigenvectors of symmetric matrices: `x @ v = v * w`.
 
@@ -138,6 +142,7 @@ def eigh(x: ArrayLike, /, UPLO: str = "L") -> EighResult:
     return EighResult(wrap(w), wrap(v))
 
 
+@repeated
 def eigvalsh(x: ArrayLike, /, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices: shape (..., n, n) gives (..., n).
 
@@ -157,6 +162,7 @@ def _symmetric(op: str, x: ArrayLike, triangle: str) -> Value:
     return a if triangle.upper() == "L" else mx.adjoint(a)
 
 
+@repeated
 def eig(x: ArrayLike, /) -> EigResult:
     """Eigenvalues and eigenvectors of length 1 of square matrices: `x @ v = v * w`. Complex, also of real matrices.
 
@@ -177,6 +183,7 @@ def eig(x: ArrayLike, /) -> EigResult:
     return EigResult(wrap(w), wrap(v))
 
 
+@repeated
 def eigvals(x: ArrayLike, /) -> Tensor:
     """Eigenvalues of square matrices, complex and in no order: shape (..., n, n) gives (..., n).
 
@@ -196,6 +203,7 @@ def _complex(v: Value) -> DType:
     return v.dtype if v.dtype.kind == "c" else complex_dtype_of(v.dtype)
 
 
+@repeated
 def svd(
     x: ArrayLike, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, *,
     overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = "gesdd",
@@ -227,6 +235,7 @@ def svd(
     return SVDResult(*map(wrap, mx.svd(a, full_matrices and m != n)))
 
 
+@repeated
 def svdvals(x: ArrayLike, /) -> Tensor:
     """Singular values, descending: shape (..., m, n) gives (..., min(m, n)).
 

@@ -21,6 +21,7 @@ from loopgrad.lazy.numpy.linalg.determinant_tangent import (
 )
 from loopgrad.lazy.numpy.linalg.operands import float_values, is_empty, square
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -36,6 +37,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Tensor
 
 
+@repeated
 def det(x: ArrayLike, /, *, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
     """Determinants of square matrices: shape (..., n, n) gives (...,).
 
@@ -71,6 +73,7 @@ def _regions(type: TensorType) -> tuple[Graph, Graph]:
     return value, rule
 
 
+@repeated
 def slogdet(x: ArrayLike, /) -> SlogdetResult:
     """The sign and the logarithm of the absolute value of determinants, which may be too large or small for floats.
 

@@ -15,6 +15,7 @@ from loopgrad.lazy.numpy.linalg.operands import float_values, is_empty, square
 from loopgrad.lazy.numpy.linalg.solving import inv, solution, solve
 from loopgrad.lazy.numpy.movement import moveaxis, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, wrap
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -32,6 +33,7 @@ NORM_13: Final = 5.371920351148152
 MOST_SQUARINGS: Final = 1100  # more overflow
 
 
+@repeated
 def expm(x: ArrayLike, /) -> Tensor:
     """The exponentials of square matrices: shape (..., n, n) stays.
 
@@ -97,6 +99,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Value, eye: Value) -> Value:
     return ops.add(combined(coefficients[:4]), ops.matmul(powers[3], combined(high)))
 
 
+@repeated
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None) -> Tensor:
     """The x with `tensordot(a, x, x.ndim) = b`: shape b.shape + s and b.shape give s, where both have as many elements.
 
@@ -118,6 +121,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: tuple[int, ...] | None = None)
     return reshape(x, shape)
 
 
+@repeated
 def tensorinv(a: ArrayLike, ind: int = 2) -> Tensor:
     """The inverse for `tensordot(tensorinv(a), a, ind)`: the first `ind` axes of `a` go last.
 

@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, wrap
 from loopgrad.lazy.tensor.refusals import refused
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PUBLIC_LINALG: Final = "cond lstsq matrix_rank pinv"
 
 
+@repeated
 def pinv(
     x: ArrayLike, /, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
 ) -> Tensor:
@@ -66,6 +68,7 @@ def _ratio(op: str, a: Value, given: ArrayLike | None) -> Value:
     return broadcast_value(ops.stop_gradient(value), batch)
 
 
+@repeated
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The shortest x for which `a @ x - b` is shortest, the squared lengths of the rests, the rank and the singular
     values of `a`.
@@ -119,6 +122,7 @@ def _count_above(values: Value, ratio: Value) -> Value:
     return ops.reduce_sum(ops.cast(ops.gt(values, least), int64), (len(batch),))
 
 
+@repeated
 def matrix_rank(
     x: ArrayLike, /, tol: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
 ) -> Tensor:
@@ -143,6 +147,7 @@ def matrix_rank(
     return wrap(ops.reduce_sum(ops.cast(above, int64), (len(values.shape) - 1,)))
 
 
+@repeated
 def cond(x: ArrayLike, p: Any = None) -> Tensor:
     """Condition numbers: the norm of a matrix times that of its inverse, shape (..., m, n) gives (...,).
 

@@ -12,6 +12,7 @@ from loopgrad.lazy.numpy.elementwise import divide
 from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, meeting, option, square
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 from loopgrad.lazy.tensor.refusals import refused
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -24,6 +25,7 @@ _STRUCTURES: Final = (
 )  # fmt: skip
 
 
+@repeated
 def solve(
     a: ArrayLike, b: ArrayLike, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, *,
     check_finite: bool = True, assume_a: str | None = None, transposed: bool = False,
@@ -87,6 +89,7 @@ def solution(a: Value, b: Value, by: str = "") -> Value:
     return mx.solve_factored(a, refused(packed, "singular", by) if by else packed, rows, b)
 
 
+@repeated
 def inv(x: ArrayLike, /, *, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
     """The inverses of matrices: shape (..., n, n) stays.
 

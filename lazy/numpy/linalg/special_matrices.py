@@ -21,6 +21,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import joined_shape
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -48,6 +49,7 @@ def _places(rows: int, columns: int) -> tuple[np.ndarray[Any, Any], np.ndarray[A
     return i, j
 
 
+@repeated
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Tensor:
     """The matrix with the same number along each diagonal: first column c, first row r (without its first element).
 
@@ -77,6 +79,7 @@ def _joined(op: str, first: Tensor, second: Tensor) -> Tensor:
     return concat([broadcast_to(t, (*batch, t.shape[-1])) for t in (first, second)], axis=-1)
 
 
+@repeated
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Tensor:
     """The matrix with the same number along each antidiagonal: first column c, last row r (without its first element,
     zeros where it isn't given). Shapes, dtypes and errors are those of `toeplitz`.
@@ -92,6 +95,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Tensor:
     return _read(_joined("hankel", column, row[..., 1:]), i + j)
 
 
+@repeated
 def circulant(c: ArrayLike) -> Tensor:
     """The matrix whose columns are c rolled: shape (..., n) gives (..., n, n), the dtype stays.
 
@@ -106,6 +110,7 @@ def circulant(c: ArrayLike) -> Tensor:
     return _read(t, (i - j) % max(n, 1))
 
 
+@repeated
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tensor:
     """The matrix C with C @ v = convolve(a, v, mode) for vectors v of n elements; a has shape (..., m), the dtype
     stays.
@@ -130,6 +135,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tensor:
     return _read(wide, (i - j + n - 1)[before : m + n - 1 - after])
 
 
+@repeated
 def fiedler(a: ArrayLike) -> Tensor:
     """The distances abs(a[i] - a[j]) of all pairs: shape (..., n) gives (..., n, n), the dtype stays. Raises ShapeError
     for a number.
@@ -143,6 +149,7 @@ def fiedler(a: ArrayLike) -> Tensor:
     return absolute(subtract(expand_dims(t, -1), expand_dims(t, -2)))
 
 
+@repeated
 def companion(a: ArrayLike) -> Tensor:
     """The matrix whose eigenvalues are the roots of the polynomial with coefficients a, highest power first.
 
@@ -158,6 +165,7 @@ def companion(a: ArrayLike) -> Tensor:
     return _below(row, as_tensor(np.ones(row.shape[-1] - 1)))
 
 
+@repeated
 def leslie(f: ArrayLike, s: ArrayLike) -> Tensor:
     """The matrix of a population's growth: fecundities f (..., n) in the first row, survivals s (..., n-1) below the
     diagonal. The dtype is what they are promoted to. Raises ShapeError for other lengths.
@@ -182,6 +190,7 @@ def _below(row: Tensor, diagonal: Tensor) -> Tensor:
     return _read(table, np.where(i == 0, j, np.where(i == j + 1, n + j, 2 * n - 1)))
 
 
+@repeated
 def block_diag(*arrays: ArrayLike) -> Tensor:
     """The matrix with these as blocks along the diagonal, and zeros elsewhere; batches are broadcast.
 
@@ -203,6 +212,7 @@ def block_diag(*arrays: ArrayLike) -> Tensor:
     return concat(rows, axis=-2)
 
 
+@repeated
 def khatri_rao(a: ArrayLike, b: ArrayLike) -> Tensor:
     """The Kronecker products of columns: shapes (..., m, n) and (..., k, n) give (..., m * k, n), in the dtype that
     they are promoted to. Raises LinAlgError for what isn't a matrix, ShapeError for different numbers of columns.
@@ -226,6 +236,7 @@ def khatri_rao(a: ArrayLike, b: ArrayLike) -> Tensor:
 # ---- of a size alone
 
 
+@repeated
 def hilbert(n: int) -> Tensor:
     """The n by n matrix 1 / (i + j + 1), of the default float: the example of a matrix that is nearly singular.
 
@@ -237,6 +248,7 @@ def hilbert(n: int) -> Tensor:
     return asarray(1.0 / (i + j + 1.0), default_dtype())
 
 
+@repeated
 def invhilbert(n: int, exact: bool = False) -> Tensor:
     """The inverse of `hilbert(n)`, whole numbers: of the default float, or with `exact` of int64, which hold them up to
     n = 14; OverflowError beyond.
@@ -258,6 +270,7 @@ def _floats(rows: list[list[int]], n: int) -> Tensor:
     return asarray(np.array([[float(v) for v in row] for row in rows]).reshape(n, n), default_dtype())
 
 
+@repeated
 def hadamard(n: int, dtype: Any = int) -> Tensor:
     """The n by n matrix of 1 and -1 with orthogonal rows (Sylvester's), an int64 unless told. ValueError where n is no
     power of 2.
@@ -272,6 +285,7 @@ def hadamard(n: int, dtype: Any = int) -> Tensor:
     return asarray(1 - 2 * (np.bitwise_count(i & j).astype(np.int64) % 2), dtype)
 
 
+@repeated
 def pascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
     """Pascal's triangle as an n by n matrix: "symmetric" comb(i + j, i), "lower" comb(i, j), or "upper".
 
@@ -288,6 +302,7 @@ def pascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
     return asarray(np.array(rows, np.uint64).reshape(n, n)) if exact else _floats(rows, n)
 
 
+@repeated
 def invpascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
     """The inverse of `pascal(n, kind)`, int64 or the default float; ValueError for another kind, or n above 34.
 
@@ -318,6 +333,7 @@ def _pascal(op: str, kinds: Any, n: int, kind: str, exact: bool) -> list[list[in
     return [[kinds[kind](i, j) for j in range(n)] for i in range(n)]
 
 
+@repeated
 def dft(n: int, scale: str | None = None) -> Tensor:
     """The matrix of the Fourier transform, complex128: dft(n) @ x is fft.fft(x). "sqrtn" divides it by the root of n,
     which makes it unitary, "n" by n; ValueError for another scale.
@@ -333,6 +349,7 @@ def dft(n: int, scale: str | None = None) -> Tensor:
     return asarray(np.exp(-2j * np.pi * ((i * j) % max(n, 1)) / max(n, 1)) / scales[scale])
 
 
+@repeated
 def helmert(n: int, full: bool = False) -> Tensor:
     """The orthonormal rows that are 0 after the diagonal and add up to 0, of the default float: shape (n - 1, n), with
     `full` and a constant row before them (n, n).

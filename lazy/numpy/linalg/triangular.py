@@ -14,6 +14,7 @@ from loopgrad.lazy.numpy.linalg.decompositions import cholesky, zeros
 from loopgrad.lazy.numpy.linalg.operands import column, float_values, is_empty, matrices, meeting, option, square
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, wrap
 from loopgrad.lazy.tensor.refusals import refused
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 PUBLIC_LINALG: Final = "cho_factor cho_solve lu lu_factor lu_solve solve_triangular"
 
 
+@repeated
 def solve_triangular(
     a: ArrayLike, b: ArrayLike, /, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
     overwrite_b: bool = False, check_finite: bool = True,
@@ -67,6 +69,7 @@ def _as_given(x: Value, vector: bool) -> Value:
     return ops.reshape(x, x.shape[:-1]) if vector else x
 
 
+@repeated
 def cho_factor(
     a: ArrayLike, /, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tensor, bool]:
@@ -81,6 +84,7 @@ def cho_factor(
     return cholesky(a, upper=not lower), lower
 
 
+@repeated
 def cho_solve(
     factor: tuple[ArrayLike, bool], b: ArrayLike, /, overwrite_b: bool = False, check_finite: bool = True
 ) -> Tensor:
@@ -103,6 +107,7 @@ def cho_solve(
     return wrap(_as_given(x, vector))
 
 
+@repeated
 def lu(
     a: ArrayLike, /, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
     p_indices: bool = False,
@@ -132,6 +137,7 @@ def lu(
     return wrap(mx.rows_at(eye, places)), wrap(left), wrap(right)
 
 
+@repeated
 def lu_factor(a: ArrayLike, /, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Tensor, Tensor]:
     """Both LU factors in one array, and with which row each was exchanged (int64): SciPy's, for batches.
 
@@ -152,6 +158,7 @@ def _factored(op: str, a: ArrayLike) -> tuple[Value, Value, Value]:
     return mx.lu(value)
 
 
+@repeated
 def lu_solve(
     factors: tuple[ArrayLike, ArrayLike], b: ArrayLike, /, trans: int = 0, overwrite_b: bool = False,
     check_finite: bool = True,

@@ -11,6 +11,7 @@ from loopgrad.lazy.numpy.linalg.operands import float_values
 from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
 from loopgrad.lazy.tensor.operands import joined_shape
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 PUBLIC_LINALG: Final = "tridiagonal_solve"
 
 
+@repeated
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Tensor:
     """The x with dl[i] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]: JAX's, for batches.
 

@@ -304,8 +304,8 @@ def test_few_calls_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_many_unknown_calls_few_are_looked_at_until_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     words = repeated_calls.call_words
-    monkeypatch.setattr(repeated_calls, "call_words", lambda *args: looks.append(args) or words(*args))
     calls, x = repeated_calls.Calls(), lg.asarray(vector)
+    monkeypatch.setattr(repeated_calls, "call_words", lambda *args: looks.append(args) or words(*args))
 
     def times(k: int) -> Any:
         return calls.result(lambda t, n: t * float(n), (x, k), {})

@@ -1,0 +1,209 @@
+"""Calls that give several tensors, factorise or loop are noted again as nodes, and run by programs of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.signal
+
+import loopgrad as lg
+from loopgrad.graph.nodes import Leaf
+from loopgrad.lazy.tensor import call_results, evaluation, repeated_calls
+
+A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 5.0]])
+B = np.array([[2.0, -1.0, 0.0], [0.5, 3.0, 1.0], [1.0, 0.0, -4.0]])
+b = np.array([1.0, -2.0, 0.5])
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "inverse": lambda xp, x: xp.linalg.inv(x),
+    "solution": lambda xp, x: xp.linalg.solve(x, xp.asarray(b)),
+    "determinant": lambda xp, x: xp.linalg.slogdet(x),
+    "square and triangle": lambda xp, x: [np.abs(np.asarray(part)) for part in xp.linalg.qr(x)],
+    "singular values": lambda xp, x: [np.abs(np.asarray(part)) for part in xp.linalg.svd(x)],
+    "parts of numbers": lambda xp, x: xp.frexp(x),
+    "quotients and rests": lambda xp, x: xp.divmod(x, 0.75),
+    "meshes": lambda xp, x: xp.meshgrid(x[0], x[1]),
+    "pieces": lambda xp, x: xp.split(x, 3),
+    "transform": lambda xp, x: xp.fft.fft(x),
+    "fit": lambda xp, x: xp.polyfit(xp.asarray(b), x, 1),
+    "diagonal": lambda xp, x: xp.diagonal(x) + xp.linalg.trace(x),
+}
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The evaluations that walk over nodes."""
+    found: list[Any] = []
+    walked = evaluation.walked
+    monkeypatch.setattr(evaluation, "walked", lambda values: found.append(values) or walked(values))
+    return found
+
+
+def same(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple | list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+    else:
+        assert np.asarray(found).dtype == expected.dtype
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_that_come_again_give_what_numpy_gives(name: str, usual: list[Any]) -> None:
+    call = CALLS[name]
+    for k in range(4):
+        for array in (A, B, A + k * np.eye(3)):
+            same(call(lg, lg.asarray(array)), call(np, array))
+    usual.clear()
+    same(call(lg, lg.asarray(B)), call(np, B))
+    assert not usual
+    lazy = lg.asarray(A) * 2.0  # an operand without elements
+    same(call(lg, lazy + 1.0), call(np, A * 2.0 + 1.0))
+    usual.clear()
+    same(call(lg, lg.asarray(A) - 1.0), call(np, A - 1.0))
+    single = np.asarray(lg.linalg.inv(lg.asarray(A.astype(np.float32))))
+    np.testing.assert_allclose(single, np.linalg.inv(A.astype(np.float32)), rtol=1e-5, strict=True)
+
+
+def test_results_of_a_call_are_computed_together_and_each_may_be_written_to(usual: list[Any]) -> None:
+    for k in range(5):
+        x = lg.asarray(A + k)
+        w, v = lg.linalg.eigh(x)
+        expected = np.linalg.eigh(A + k)[0]
+        if k % 2:
+            v[0] = 7.0
+            np.testing.assert_array_equal(v[0], [7.0] * 3)
+        usual.clear()
+        np.testing.assert_allclose(w, expected, rtol=1e-12)
+        if k == 4:
+            assert not usual
+            assert isinstance(v._value, Leaf)
+    first = lg.linalg.eigh(lg.asarray(A))[0]  # the other one is gone
+    np.testing.assert_allclose(first, np.linalg.eigh(A)[0], rtol=1e-12)
+    w, v = lg.linalg.eigh(lg.asarray(B + B.T))
+    np.testing.assert_allclose(v @ lg.linalg.matrix_transpose(v), np.eye(3), atol=1e-12)
+    copy = lg.asarray(w)
+    w += 1.0
+    np.testing.assert_allclose(w, np.linalg.eigh(B + B.T)[0] + 1.0, rtol=1e-12)
+    assert copy.shape == (3,)
+
+
+def test_refused_matrices_are_refused_at_their_line_each_time() -> None:
+    singular = np.ones((3, 3))
+
+    def inverse(x: Any) -> Any:
+        return lg.linalg.inv(x)
+
+    def another(x: Any) -> Any:
+        return lg.linalg.inv(x)
+
+    for _ in range(4):
+        for function in (inverse, another):
+            np.testing.assert_allclose(function(lg.asarray(A)), np.linalg.inv(A), rtol=1e-12)
+            line = function.__code__.co_firstlineno + 1
+            for _ in range(2):
+                bad = function(lg.asarray(singular))
+                with pytest.raises(np.linalg.LinAlgError, match=rf"singular one \(by the call at .*:{line}\)"):
+                    np.asarray(bad)
+                with pytest.raises(np.linalg.LinAlgError, match="singular"):
+                    float(bad[0, 0])
+
+
+def test_what_was_computed_is_differentiable() -> None:
+    for evaluated in (False, True, True, True):
+        x = lg.asarray(A)
+        inverse = lg.linalg.inv(x)
+        if evaluated:
+            lg.eval(inverse)
+        (slope,) = lg.gradients(lg.sum(inverse), [x])
+        expected = -np.outer(np.linalg.inv(A).sum(axis=0), np.linalg.inv(A).sum(axis=1))
+        np.testing.assert_allclose(slope, expected, rtol=1e-10)
+    slope = lg.grad(lambda x: lg.linalg.slogdet(x)[1])(lg.asarray(A))
+    np.testing.assert_allclose(slope, np.linalg.inv(A).T, rtol=1e-10)
+
+
+def test_settings_and_devices_are_looked_at() -> None:
+    for _ in range(4):
+        np.testing.assert_allclose(lg.linalg.inv(lg.asarray(A)), np.linalg.inv(A), rtol=1e-12)
+        with lg.default_device("interpreter"):
+            found = lg.linalg.inv(lg.asarray(B))
+            np.testing.assert_allclose(found, np.linalg.inv(B), rtol=1e-12)
+            assert found.device == "interpreter"
+        moved = lg.linalg.inv(lg.to_device(lg.asarray(A), "interpreter"))
+        np.testing.assert_allclose(moved, np.linalg.inv(A), rtol=1e-12)
+        with lg.options(direct=False):
+            np.testing.assert_allclose(lg.linalg.inv(lg.asarray(B)), np.linalg.inv(B), rtol=1e-12)
+
+
+def test_loops_of_functions_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taps, signal = np.array([0.5, 0.25]), np.linspace(-1.0, 1.0, 9)
+    for k in range(5):
+        if k == 4:
+            monkeypatch.setattr(repeated_calls.Calls, "_learned", None)  # nothing is traced
+        found = lg.signal.lfilter(lg.asarray(taps), lg.asarray([1.0, 0.3]), lg.asarray(signal + k))
+        np.testing.assert_allclose(found, scipy.signal.lfilter(taps, [1.0, 0.3], signal + k), rtol=1e-12)
+
+
+def test_what_an_operand_is_computed_from_is_no_constant_of_a_call() -> None:
+    @repeated_calls.repeated
+    def symmetric(x: Any) -> Any:
+        return lg.add(lg.permute_dims(x, (1, 0)), x)
+
+    for k in range(6):
+        whole = lg.full((2, 3), 1.5 + k)[:, :2] * 2.0  # numbers that expressions leave open
+        np.testing.assert_array_equal(symmetric(lg.permute_dims(whole, (1, 0))), np.full((2, 2), 4.0 * (1.5 + k)))
+        y = lg.asarray(A + k)
+        np.testing.assert_array_equal(symmetric(lg.permute_dims(y, (1, 0))), A + A.T + 2 * k)
+
+
+def test_threads_share_what_is_known_of_calls() -> None:
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for k in range(30):
+                array = A + 0.01 * (seed * 30 + k)
+                u, s, vh = lg.linalg.svd(lg.asarray(array))
+                np.testing.assert_allclose(np.asarray(u) * np.asarray(s) @ np.asarray(vh), array, atol=1e-12)
+                np.testing.assert_allclose(s, np.linalg.svd(array)[1], rtol=1e-10)
+                np.testing.assert_allclose(lg.linalg.inv(lg.asarray(array)), np.linalg.inv(array), rtol=1e-9)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_result_in_another_threads_hands_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for a second result meanwhile gets what the first one's evaluation computes."""
+    for _ in range(4):
+        w, v = lg.linalg.eigh(lg.asarray(A))
+    started, go_on = threading.Event(), threading.Event()
+    history = w._history
+    assert isinstance(history, call_results.CallResults)
+    program = history.program
+
+    def slow() -> Any:
+        started.set()
+        assert go_on.wait(20)
+        return program()
+
+    monkeypatch.setattr(history, "program", slow)
+    first = threading.Thread(target=lambda: lg.eval(w))
+    first.start()
+    assert started.wait(20)
+    second = threading.Thread(target=lambda: lg.eval(v))
+    second.start()
+    go_on.set()
+    first.join()
+    second.join()
+    np.testing.assert_allclose(np.asarray(v) * np.asarray(w) @ np.asarray(v).T, A, atol=1e-12)
