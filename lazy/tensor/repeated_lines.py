@@ -190,7 +190,7 @@ def _often(
 ) -> Callable[[TensorCore, Noted], Buffer | None]:
     """What gives the elements of tensors that end in a line as its code finds it, with the settings of `lines`; None
     where anything isn't as it was. `result`: the expression of the leaves."""
-    config, device, versions_of, run = lines.config, lines.device.name, line.versions, EVALUATOR.run_line
+    config, device, versions_of, run = lines.config, lines.name, line.versions, EVALUATOR.run_line
 
     def elements(t: TensorCore, value: Noted) -> Buffer | None:
         if current() is not config or (found := code(value, device)) is None or (versions := versions_of()) is None:
@@ -212,12 +212,17 @@ def _often(
 
 class Lines:
     """The lines known with some settings; None for one that was seen once. Threads that look at it at the same time may
-    learn a line twice."""
+    learn a line twice. `name`: the device's, in full."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.device: Device = get_device(config.device)
+        self.name = get_device(config.device).name
         self.known: dict[Words, Line | None] = {}
+
+    @property
+    def device(self) -> Device:
+        """Asked for each time: another may have come under this name, and memory of the one before isn't its own."""
+        return get_device(self.name)
 
     def line(self, value: Noted, found: NotedStructure) -> Line | None:
         """What is known of a line that was seen before; it is learned when it is seen for the second time."""
@@ -469,12 +474,11 @@ def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[K
 
 
 def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
-    ready, device = _ready(line, constants, lines), lines.device
+    ready = _ready(line, constants, lines)
     if ready is None:
         return None
-    program, extra = ready
-    name = device.name
-    inputs = [b if (b := leaf.buffer).device == name else placed(leaf, device) for leaf in leaves]
+    (program, extra), name = ready, lines.name
+    inputs = [b if (b := leaf.buffer).device == name else placed(leaf, lines.device) for leaf in leaves]
     return program.run([*inputs, *extra] if extra else inputs)
 
 
