@@ -12,7 +12,7 @@ from typing import Any, Final
 from loopgrad.runtime.processes import FORKED, child_safe_lock, renewed_in_children
 
 API_VERSION: Final = 1 << 22 | 2 << 12
-QUEUE_COMPUTE: Final = 2
+QUEUE_GRAPHICS, QUEUE_COMPUTE = 1, 2
 TYPE_INTEGRATED, TYPE_CPU = 1, 4
 ERROR_OUT_OF_MEMORY: Final = (-1, -2)
 ERROR_DEVICE_LOST: Final = -4

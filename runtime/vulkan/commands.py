@@ -71,6 +71,7 @@ class VulkanCommands:
         self._push = ffi.new("char[]", PUSH.size)
         self._copy = ffi.new("VkBufferCopy*")
         self._bound: Any = None
+        self._fenced = self._for_host = False  # the last command is a barrier; something was copied to the host
         self.buffer: Any = None
         self.last = self.count = 0
         self.labels: dict[str, None] = {}
@@ -79,7 +80,7 @@ class VulkanCommands:
         """Start anew; what was recorded is forgotten."""
         self.drop()
         self.buffer = self._driver.buffers.take()
-        self._bound = None
+        self._bound, self._fenced, self._for_host = None, False, self.gpu.unified
         self.last = self.count = 0
         self.labels = {}
 
@@ -93,8 +94,11 @@ class VulkanCommands:
         raise AssertionError("there is no library")
 
     def end(self, again: bool = False) -> None:
-        """What any later submission does comes after all of this, and the host sees it."""
-        self._fence(ALL_STAGES, self._last_barrier)
+        """What any later submission does comes after all of this; the host sees what it can see."""
+        if self._for_host:
+            self._fence(ALL_STAGES, self._last_barrier)
+        elif not self._fenced:
+            self.barrier()
         self.gpu.api.check(self.gpu.lib.vkEndCommandBuffer(self.buffer), "vkEndCommandBuffer")
 
     def dispatch(self, pipeline: VulkanPipeline, groups: int, push: Push) -> None:
@@ -106,11 +110,16 @@ class VulkanCommands:
         gpu.ffi.memmove(self._push, PUSH.pack(*push), PUSH.size)
         lib.vkCmdPushConstants(self.buffer, gpu.layout, STAGE_COMPUTE, 0, PUSH.size, self._push)
         lib.vkCmdDispatch(self.buffer, groups, 1, 1)
+        self._counted()
+
+    def _counted(self) -> None:
         self.count += 1
+        self._fenced = False
 
     def barrier(self) -> None:
         """What comes after sees all that came before."""
         self._fence(WORK_STAGES, self._barrier)
+        self._fenced = True
 
     def _fence(self, stages: int, barrier: Any) -> None:
         null = self.gpu.ffi.NULL
@@ -121,17 +130,18 @@ class VulkanCommands:
         self._copy.srcOffset, self._copy.dstOffset = source.offset + start, target.offset + into
         self._copy.size = size
         self.gpu.lib.vkCmdCopyBuffer(self.buffer, source.chunk.buffer, target.chunk.buffer, 1, self._copy)
-        self.count += 1
+        self._for_host |= target.chunk.host is not None
+        self._counted()
 
     def write(self, target: Allocation, data: bytes) -> None:
         """At most MOST_INLINE bytes that are known while recording; a multiple of 4."""
         self.gpu.lib.vkCmdUpdateBuffer(self.buffer, target.chunk.buffer, target.offset, len(data), data)
-        self.count += 1
+        self._counted()
 
     def zero(self, target: Allocation, size: int) -> None:
         """A multiple of 4 bytes."""
         self.gpu.lib.vkCmdFillBuffer(self.buffer, target.chunk.buffer, target.offset, size, 0)
-        self.count += 1
+        self._counted()
 
     def repeat(self) -> None:
         """As `run` of what has run before."""

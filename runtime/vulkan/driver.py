@@ -200,8 +200,10 @@ class VulkanDriver:
 
     def settle(self) -> None:
         """Until nothing can use any memory but what is held. Signal handlers run afterwards."""
-        if self.gpu.timeline.lost is None:
-            self.flush()
+        with self.lock:
+            if self.gpu.timeline.lost is None:
+                self.flush()
+                self.gpu.timeline.send()
         self.gpu.lib.vkDeviceWaitIdle(self.gpu.device)
 
     def finish(self) -> None:

@@ -3,21 +3,32 @@
 Submission n is done when the semaphore has reached n. All of them go to one queue, and each ends with a barrier
 between everything before and everything after it. So memory that nobody holds may be used by later submissions at
 once. Whatever the host writes or destroys itself (staging memory, command buffers, pipelines) waits for its number.
+
+While the device has enough to do, submissions wait for company and are given to the driver together: on an H200 a small
+kernel takes 9.5 us in a batch of its own and 4.9 in one of eight. They are sent by whoever waits, by the next call when
+the device has little left, or by a thread if there is none.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.runtime.vulkan.api import ERROR_DEVICE_LOST
+from loopgrad.runtime.vulkan.api import ERROR_DEVICE_LOST, TYPE_CPU
 
 if TYPE_CHECKING:
     from loopgrad.runtime.vulkan.gpu import Gpu
 
 SLICE_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 MOST_PENDING: Final = 64  # submissions; with more the host waits, or a loop of calls would run ahead without end
+MOST_TOGETHER: Final = 8  # submissions that are given to the driver at once
+ENOUGH: Final = 2  # batches under way, with which the device has enough to do
+PATIENCE_SECONDS: Final = 0.0005  # until what waits for company is sent anyway
+SPIN_NANOSECONDS: Final = 100_000  # before a wait blocks: being woken takes 40 us on an H200
 TIMELINE: Final = 1  # VK_SEMAPHORE_TYPE_TIMELINE
 TIMEOUT: Final = 2  # VK_TIMEOUT
 
@@ -25,15 +36,19 @@ Labels = Mapping[str, None]
 
 
 class Timeline:
-    """`submitted`: the number of the last submission. `lost`: why the device can't be used any more."""
+    """`submitted`: the number of the last submission; `sent`: of the last that the driver has. `lost`: why the device
+    can't be used any more."""
 
     def __init__(self, gpu: Gpu, queue: Any) -> None:
         api, ffi = gpu.api, gpu.ffi
         self._gpu, self._queue = gpu, queue
-        self.submitted = self._reached = 0
+        self.submitted = self.sent = self._reached = 0
         self.lost: str | None = None
         kind = api.struct("VkSemaphoreTypeCreateInfo", semaphoreType=TIMELINE)
         self._semaphore = gpu.made("vkCreateSemaphore", "VkSemaphore", api.struct("VkSemaphoreCreateInfo", pNext=kind))
+        self._held: list[Any] = []  # command buffers that wait for company
+        self._batches: deque[int] = deque()  # their last numbers, of those that are under way
+        self._sender = LateSender(self._send_late)
         self._running: deque[tuple[int, Labels]] = deque()
         self._discarded: deque[tuple[Callable[..., None], Any]] = deque()
         self._waiting: deque[tuple[int, Callable[..., None], Any]] = deque()
@@ -51,19 +66,47 @@ class Timeline:
         """Start these command buffers, one after the other; the submission's number. `labels` name its kernels."""
         with self._gpu.lock:
             self.require()
-            array = self._gpu.ffi.new("VkCommandBuffer[]", buffers)
-            self._submit.commandBufferCount, self._submit.pCommandBuffers = len(buffers), array
-            self._signal[0] = self.submitted + 1
-            self._running.append((self.submitted + 1, labels))
-            result = self._gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, self._gpu.ffi.NULL)
-            try:
-                self._check(result, "vkQueueSubmit")
-            except (MemoryError, RuntimeError):
-                self._running.pop()  # nothing was started: the next submission has this number
-                raise
+            first, count = not self._held, len(self._held)
+            self._held += buffers
             self.submitted += 1
+            self._running.append((self.submitted, labels))
+            try:
+                if self.submitted - self.sent >= MOST_TOGETHER or not self._busy():
+                    self.send()
+                elif first:
+                    self._sender.ask()
+            except (MemoryError, RuntimeError):
+                del self._held[count:]  # this one wasn't started: the next submission has this number
+                self.submitted -= 1
+                self._running.pop()
+                raise
             self._destroy()
             return self.submitted
+
+    def _busy(self) -> bool:
+        """Whether the device has enough to do for now."""
+        if len(self._batches) >= ENOUGH:
+            self.reached()
+        return len(self._batches) >= ENOUGH
+
+    def send(self) -> None:
+        """Give the driver what waits for company; the lock is held."""
+        if self.sent == self.submitted:
+            return
+        gpu = self._gpu
+        array = gpu.ffi.new("VkCommandBuffer[]", self._held)
+        self._submit.commandBufferCount, self._submit.pCommandBuffers = len(self._held), array
+        self._signal[0] = self.submitted
+        self._check(gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, gpu.ffi.NULL), "vkQueueSubmit")
+        self._held.clear()
+        self.sent = self.submitted
+        self._batches.append(self.sent)
+
+    def _send_late(self) -> None:
+        with self._gpu.lock:
+            if self.lost is None:
+                with suppress(MemoryError, RuntimeError):  # whoever waits for it tries again, and is told
+                    self.send()
 
     def throttle(self) -> None:
         """Wait where very many submissions are under way."""
@@ -74,14 +117,14 @@ class Timeline:
         """The number of the last submission that is done."""
         gpu, out = self._gpu, self._value
         with gpu.lock:
-            if self._reached < self.submitted and self.lost is None:
+            if self._reached < self.sent and self.lost is None:
                 result = gpu.lib.vkGetSemaphoreCounterValue(gpu.device, self._semaphore, out)
                 self._check(result, "vkGetSemaphoreCounterValue")
                 self._arrive(out[0])
             return self._reached
 
     def done(self, number: int) -> bool:
-        return number <= self._reached or number <= self.reached()
+        return number <= self._reached or (number <= self.sent and number <= self.reached())
 
     def wait(self, number: int) -> None:
         """Until that submission is done. Python's signal handlers run meanwhile; what they raise comes out when the
@@ -91,14 +134,21 @@ class Timeline:
             self.require()
             if number <= self._reached:
                 return
+            if number > self.sent:
+                self.send()
             try:
                 result = TIMEOUT
+                own = gpu.kind != TYPE_CPU  # processors, where others take the host's
+                end = perf_counter_ns() + SPIN_NANOSECONDS
+                while own and perf_counter_ns() < end:
+                    if number <= self.reached():
+                        return
                 while result == TIMEOUT:
                     self._value[0] = number  # a signal handler may have asked for another
                     result = gpu.lib.vkWaitSemaphores(gpu.device, self._wait, SLICE_NANOSECONDS)
             except BaseException:
                 gpu.lib.vkDeviceWaitIdle(gpu.device)
-                self._arrive(self.submitted)
+                self._arrive(self.sent)
                 raise
             self._check(result, "vkWaitSemaphores")
             self._arrive(number)
@@ -111,6 +161,8 @@ class Timeline:
         self._reached = max(self._reached, number)
         while self._running and self._running[0][0] <= self._reached:
             self._running.popleft()
+        while self._batches and self._batches[0] <= self._reached:
+            self._batches.popleft()
 
     # handles
 
@@ -152,3 +204,26 @@ class Timeline:
             f"{self._gpu.name}: {cause} failed: the device was lost ({what}); it can't be used again in this process. "
             "Drivers give a device up when a kernel takes too long or reads beyond its memory"
         )
+
+
+class LateSender:
+    """A thread that sends what waits for company when no call comes that does."""
+
+    def __init__(self, send: Callable[[], None]) -> None:
+        self._send = send
+        self._asked = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """Something waits."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="loopgrad-vulkan-sender", daemon=True)
+            self._thread.start()
+        self._asked.set()
+
+    def _run(self) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            sleep(PATIENCE_SECONDS)
+            self._send()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.runtime.devices import get_device
 from loopgrad.runtime.vulkan import driver as vulkan_driver
+from loopgrad.runtime.vulkan import timeline as vulkan_timeline
 from loopgrad.runtime.vulkan import transfers
 from loopgrad.runtime.vulkan.api import device_count, lacking
 from loopgrad.runtime.vulkan.device import VulkanDevice
@@ -52,6 +54,12 @@ def waits(vulkan, monkeypatch):
 
 
 @pytest.fixture
+def blocking(monkeypatch):
+    """Waits block at once."""
+    monkeypatch.setattr(vulkan_timeline, "SPIN_NANOSECONDS", 0)
+
+
+@pytest.fixture
 def separate(vulkan, monkeypatch):
     """Memory of the device's own, which the host doesn't see."""
     data = vulkan.driver.data
@@ -79,6 +87,74 @@ def test_calls_are_started_and_not_waited_for(vulkan, waits):
     for result in results:
         np.testing.assert_array_equal(np.asarray(result), wanted)
         wanted = wanted * 2.0 + np.arange(1000.0)
+
+
+@pytest.fixture
+def slow(vulkan, monkeypatch):
+    """A device that seems to be done with nothing until somebody waits; how many lists each submission brought it."""
+    timeline, real, sizes = vulkan.gpu.timeline, vulkan.gpu.lib, []
+
+    def submit(queue, count, info, fence):
+        sizes.append(info.commandBufferCount)
+        return real.vkQueueSubmit(queue, count, info, fence)
+
+    def counter(device, semaphore, out):
+        out[0] = timeline._reached
+        return 0
+
+    timeline.idle()
+    library = Library(real, vkQueueSubmit=submit, vkGetSemaphoreCounterValue=counter)
+    monkeypatch.setattr(vulkan.gpu, "lib", library)
+    return sizes
+
+
+def repeated_call():
+    """A compiled function and an argument, after its commands were recorded for the addresses that come in turn."""
+    compiled, x = lg.compile(lambda x: x + 1.0), lg.asarray(np.zeros(3))
+    for _ in range(6):
+        compiled(x)
+    lg.synchronize("vulkan:0")
+    return compiled, x
+
+
+def test_submissions_wait_for_company_while_the_device_is_busy(vulkan, slow, monkeypatch):
+    monkeypatch.setattr(vulkan.gpu.timeline._sender, "ask", lambda: None)
+    compiled, x = repeated_call()
+    slow.clear()
+    timeline = vulkan.gpu.timeline
+    before, results = timeline.sent, [compiled(x) for _ in range(12)]
+    assert len(slow) == 3  # one, one more, and eight together
+    assert (timeline.sent, timeline.submitted) == (before + 10, before + 12)
+    assert np.asarray(results[-1]).tolist() == [1.0] * 3
+    assert timeline.sent == timeline.submitted
+
+
+@pytest.mark.usefixtures("slow")
+def test_what_waits_for_company_is_sent_when_no_call_comes(vulkan):
+    timeline = vulkan.gpu.timeline
+    compiled, x = repeated_call()
+    for _ in range(5):
+        compiled(x)
+    deadline = time.monotonic() + 30
+    while timeline.sent < timeline.submitted and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert timeline.sent == timeline.submitted
+
+
+def test_a_refusal_leaves_what_waited_for_company(vulkan, slow, monkeypatch):
+    timeline = vulkan.gpu.timeline
+    monkeypatch.setattr(timeline._sender, "ask", lambda: None)
+    compiled, x = repeated_call()
+    kept = [compiled(x) for _ in range(4)]
+    assert timeline.sent < timeline.submitted
+    with monkeypatch.context() as refusing:
+        refusing.setattr(vulkan.gpu, "lib", Library(vulkan.gpu.lib, vkQueueSubmit=lambda *_: -1))
+        while timeline.submitted < timeline.sent + vulkan_timeline.MOST_TOGETHER - 1:
+            compiled(x)
+        with pytest.raises(MemoryError, match="out of host memory"):
+            compiled(x)
+        assert timeline.submitted == timeline.sent + vulkan_timeline.MOST_TOGETHER - 1
+    assert np.asarray(kept[0]).tolist() == np.asarray(kept[3]).tolist() == [1.0] * 3
 
 
 def test_elements_wait_for_what_makes_them_only(vulkan, monkeypatch):
@@ -167,6 +243,7 @@ def test_staging_memory_is_used_again_when_its_submission_is_done(separate):
     assert heap.held == held
 
 
+@pytest.mark.usefixtures("blocking")
 def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(vulkan, monkeypatch):
     timeline, real, calls = vulkan.gpu.timeline, vulkan.gpu.lib, []
     compiled = lg.compile(lambda x: lg.sum(lg.cos(x)))
@@ -191,6 +268,7 @@ def test_a_wait_that_is_broken_off_ends_when_the_device_is_idle(vulkan, monkeypa
     assert float(compiled(x)) == 400.0
 
 
+@pytest.mark.usefixtures("blocking")
 @pytest.mark.parametrize("where", ["vkQueueSubmit", "vkWaitSemaphores"])
 def test_a_lost_device_names_the_kernel_and_the_line(where):
     lost = VulkanDevice(0)
