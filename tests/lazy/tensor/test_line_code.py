@@ -9,6 +9,9 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.lazy.tensor import repeated_lines
+from loopgrad.runtime import devices
+from loopgrad.runtime.buffers import Buffer
+from loopgrad.runtime.interpreter import InterpreterDevice
 
 A, B = np.linspace(-1.0, 2.0, 6), np.linspace(0.5, 3.0, 6)
 
@@ -121,3 +124,29 @@ def test_settings_devices_and_writes_between_lines(by_code: list[bool]) -> None:
     np.testing.assert_array_equal(pinned, A * B + 2.5)
     with lg.default_device("interpreter"):
         assert (pinned + 1.0).device == "cpu"  # as its operand, which the user placed
+
+
+def test_numbers_go_to_the_device_that_there_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to memory of one that had its name before, which kernels find at addresses of another device."""
+
+    class CountedDevice(InterpreterDevice):
+        def __init__(self) -> None:
+            self.puts = 0
+
+        def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
+            self.puts += 1
+            return super().put(array, copy)
+
+    given = np.arange(3.0)
+    before, now = CountedDevice(), CountedDevice()
+    repeated_lines.forget()
+    counts = []
+    with lg.default_device("interpreter"):
+        for device in (before, now):
+            monkeypatch.setitem(devices._made, "interpreter", device)
+            x = lg.asarray(given)
+            for number in (3.0, 4.0, 5.0, 6.0, 7.0):
+                assert np.asarray(x * number).tolist() == (given * number).tolist()
+            counts.append((before.puts, now.puts))
+    (first, _), (again, others) = counts
+    assert first == again == others > 1

@@ -16,10 +16,7 @@ from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.structure import noted_structure, number_places, structure
 from loopgrad.lazy.tensor import evaluation, repeated_lines
 from loopgrad.lazy.tensor.walk import walked
-from loopgrad.runtime import devices
-from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu.direct import Planner
-from loopgrad.runtime.interpreter import InterpreterDevice
 from loopgrad.runtime.session import SESSION
 
 
@@ -479,29 +476,3 @@ def test_elements_of_a_lazy_vector_that_somebody_holds_have_it_computed_once(usu
         assert len(usual) < 10
     vector = lg.asarray(np.arange(50.0)) * 0.5
     assert [float(lg.flip(vector)[i]) for i in range(50)] == list(np.arange(50.0)[::-1] * 0.5), "held by nobody"
-
-
-def test_numbers_go_to_the_device_that_there_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not to memory of one that had its name before, which kernels find at addresses of another device."""
-
-    class CountedDevice(InterpreterDevice):
-        def __init__(self) -> None:
-            self.puts = 0
-
-        def put(self, array: np.ndarray[Any, Any], copy: bool = True) -> Buffer:
-            self.puts += 1
-            return super().put(array, copy)
-
-    given = np.arange(3.0)
-    before, now = CountedDevice(), CountedDevice()
-    repeated_lines.forget()
-    counts = []
-    with lg.default_device("interpreter"):
-        for device in (before, now):
-            monkeypatch.setitem(devices._made, "interpreter", device)
-            x = lg.asarray(given)
-            for number in (3.0, 4.0, 5.0, 6.0, 7.0):
-                assert np.asarray(x * number).tolist() == (given * number).tolist()
-            counts.append((before.puts, now.puts))
-    (first, _), (again, others) = counts
-    assert first == again == others > 1
