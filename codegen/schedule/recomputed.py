@@ -16,7 +16,7 @@ from typing import Final
 
 from loopgrad.codegen.schedule.cost import AGAIN, EXPENSIVE
 from loopgrad.codegen.schedule.levels import Levels
-from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.partition import MOST_LOOKED_AT, Partition, is_stack
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE
@@ -94,12 +94,26 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
 def worth_keeping(partition: Partition, value: Value, cost: float, stored: Collection[Value]) -> bool:
     """Whether a value that several kernels need had better be stored. Where it is made of one array, element by
     element, storing it saves no reading, and on a GPU its writing takes as long as some twenty operations do. Shorter
-    rows may stay in memory of a workgroup, which takes less than either. On an H200 softmax of rows of 50,000 takes
-    1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where they aren't."""
+    rows may stay in memory of a workgroup that reduces them, which takes less than either. On an H200 softmax of rows
+    of 50,000 takes 1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where they aren't."""
     if cost < EXPENSIVE or cost >= AGAIN or partition.in_order:
         return cost >= EXPENSIVE
-    short = not value.shape or value.shape[-1] <= SHORT_ROW
+    short = not value.shape or (value.shape[-1] <= SHORT_ROW and _reduced_by_rows(partition, value))
     return short or not _of_one_array(partition, value, stored)
+
+
+def _reduced_by_rows(partition: Partition, value: Value) -> bool:
+    """Whether workgroups reduce rows of what is made of it, element by element."""
+    pending, seen = [value], {value}
+    while pending and len(seen) <= MOST_LOOKED_AT:
+        for reader in partition.readers.get(pending.pop(), ()):
+            if partition.role[reader] is Role.REDUCE:
+                return True
+            if reader.op in ELEMENTWISE or reader.op == "reshape":
+                fresh = [v for v in reader.results if v not in seen]
+                seen.update(fresh)
+                pending += fresh
+    return False
 
 
 def _of_one_array(partition: Partition, value: Value, stored: Collection[Value]) -> bool:

@@ -185,6 +185,20 @@ def test_what_is_made_of_one_array_is_computed_again_on_gpus(in_order, computed)
     assert sum(opcodes(k).count("exp") for k in program.kernels) == computed
 
 
+@pytest.mark.parametrize(("axis", "computed"), [(1, 2), (2, 1)])
+def test_only_what_is_reduced_by_rows_waits_for_a_workgroup(axis, computed):
+    """Columns of a short row's length are summed by lanes: what they sum would go through memory."""
+    type = TensorType((40, 512, 128), float32)
+
+    def over_sums(x):
+        e = ops.exp(x)
+        kept = [d for d in range(3) if d != axis]
+        return [ops.div(e, ops.broadcast(ops.reduce_sum(e, (axis,)), e.shape, kept))]
+
+    program = schedule(trace(over_sums, [type])[0], DEFAULT_OPTIONS)
+    assert sum(opcodes(k).count("exp") > 0 for k in program.kernels) == computed
+
+
 @pytest.mark.parametrize(
     ("length", "in_order", "across"), [(32, False, True), (32, True, True), (16, True, False), (40, False, False)]
 )
