@@ -11,7 +11,7 @@ import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.types import float64, int32, int64
+from loopgrad.graph.types import DType, float64, int32, int64
 from loopgrad.lazy.numpy.creation import zeros
 from loopgrad.lazy.numpy.elementwise import (
     add,
@@ -29,6 +29,7 @@ from loopgrad.lazy.numpy.elementwise import (
     subtract,
 )
 from loopgrad.lazy.numpy.movement import flip, ravel, reshape
+from loopgrad.lazy.numpy.reduction import all as every
 from loopgrad.lazy.numpy.reduction import diff, max, min, sum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.spaced_numbers import linspace
@@ -79,6 +80,7 @@ def bincount(
     return _counted(maximum(cast(t, int64) if t._value.dtype.bits < 64 else t, 0), weights, bins)
 
 
+@repeated
 def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
     """How often each of 0 .. bins - 1 occurs; what is outside isn't counted."""
     target = where(less(places, 0), bins, places)  # behind the last: dropped
@@ -103,6 +105,11 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     if len(edges._value.shape) != 1:
         raise ShapeError(explained("digitize", "a vector of edges", edges._value.type, "ravel them"))
     _require_order("digitize", edges, ("increase", "decrease"))
+    return _digitized(edges, as_tensor(x), right)
+
+
+@repeated
+def _digitized(edges: Tensor, x: Tensor, right: bool) -> Tensor:
     count = edges._value.shape[0]
     upwards = searchsorted(edges, x, side="left" if right else "right")
     if count < 2:
@@ -151,9 +158,14 @@ def histogram_bin_edges(
     if ends is None:
         ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
     _require_finite(ends)
-    widened = where(equal(*ends), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
-    low, high = subtract(ends[0], widened), add(ends[1], widened)
-    made: Tensor = linspace(low, high, count + 1, dtype=work._value.dtype)
+    return _equal_bins(*ends, count, work._value.dtype)
+
+
+@repeated
+def _equal_bins(first: Tensor, last: Tensor, count: int, dtype: DType) -> Tensor:
+    """Edges of so many bins between two ends."""
+    widened = where(equal(first, last), 0.5, 0.0)  # as NumPy: edges that are all equal would have nothing between them
+    made: Tensor = linspace(subtract(first, widened), add(last, widened), count + 1, dtype=dtype)
     return made
 
 
@@ -174,23 +186,33 @@ def _require_order(op: str, edges: Tensor, ways: Sequence[str]) -> None:
     is being traced gets nobody knows."""
     if edges._value.scope is not None:
         return
-    later, earlier = edges[1:], edges[:-1]
-    fine = {
-        "increase": logical_or(greater_equal(later, earlier), isnan(later)),
-        "decrease": logical_or(greater_equal(earlier, later), isnan(earlier)),
-    }
-    if not any(to_numpy(fine[way]).all() for way in ways):
+    if not any(bool(to_numpy(_ordered(edges, way))) for way in ways):
         raise ValueError(explained(op, f"edges that {' or '.join(ways)}", "others", "sort them with lg.sort"))
+
+
+@repeated
+def _ordered(edges: Tensor, way: str) -> Tensor:
+    """Whether edges `increase` or `decrease`."""
+    later, earlier = edges[1:], edges[:-1]
+    if way == "increase":
+        return every(logical_or(greater_equal(later, earlier), isnan(later)))
+    return every(logical_or(greater_equal(earlier, later), isnan(earlier)))
+
+
+@repeated
+def _both_finite(low: Tensor, high: Tensor) -> Tensor:
+    return logical_and(isfinite(low), isfinite(high))
 
 
 def _require_finite(ends: Sequence[Tensor]) -> None:
     if any(end._value.scope is not None for end in ends):
         return
-    if not to_numpy(logical_and(*[isfinite(end) for end in ends])):
+    if not to_numpy(_both_finite(*ends)):
         fix = "pass range=, or leave out elements that are infinite or NaN"
         raise ValueError(explained("histogram", "a range with finite ends", "one without", fix))
 
 
+@repeated
 def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
     """The bin of each element, of which the last includes its upper edge; -1, or one too many, for what has none."""
     count = edges._value.shape[0] - 1
@@ -198,6 +220,7 @@ def _bin_of(t: Tensor, edges: Tensor) -> Tensor:
     return where(isnan(t), -1, found)
 
 
+@repeated
 def _equal_bin_of(t: Tensor, edges: Tensor) -> Tensor:
     """As `_bin_of` where all bins are equally wide, by NumPy's way: the bin is computed, and what rounding made of it
     put right by its edges. A difference of halves is finite where that of two finite ends needn't be."""

@@ -24,6 +24,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import evaluate
 from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -65,15 +66,7 @@ class _Unique:
         if not width:
             fix = "choose another axis"
             raise ShapeError(explained("unique", "slices with elements", self.x._value.type, fix))
-        rows = reshape(self.slices, (self.count, width))
-        columns = [rows[:, k] for k in range(width)]
-        self.order = argsort(columns[0]) if width == 1 else lexsort(columns[::-1])
-        ordered = take(rows, self.order, axis=0)
-        later, earlier = ordered[1:], ordered[: max(self.count - 1, 0)]
-        differs = not_equal(later, earlier)
-        if equal_nan and width == 1:
-            differs = logical_and(differs, logical_not(_both_nan(later, earlier)))
-        self.begins = concat([ones((1,), dtype=bool), any(differs, axis=1)]) if self.count else ones((0,), dtype=bool)
+        self.order, self.begins = _in_order(reshape(self.slices, (self.count, width)), equal_nan)
         if size is None:
             evaluate(self.order, self.begins)  # together, so that one sort does
         elif size and not self.count:
@@ -107,6 +100,20 @@ class _Unique:
         if self.size is None:
             return diff(append(self.first, self.count))
         return diff(flatnonzero(self.begins, size=self.size + 1, fill_value=self.count))
+
+
+@repeated
+def _in_order(rows: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor]:
+    """The order of rows, and whether each in that order differs from the one before it."""
+    count, width = rows._value.shape
+    columns = [rows[:, k] for k in range(width)]
+    order = argsort(columns[0]) if width == 1 else lexsort(columns[::-1])
+    ordered = take(rows, order, axis=0)
+    later, earlier = ordered[1:], ordered[: max(count - 1, 0)]
+    differs = not_equal(later, earlier)
+    if equal_nan and width == 1:
+        differs = logical_and(differs, logical_not(_both_nan(later, earlier)))
+    return order, concat([ones((1,), dtype=bool), any(differs, axis=1)]) if count else ones((0,), dtype=bool)
 
 
 def _both_nan(x: Tensor, y: Tensor) -> Tensor:

@@ -77,6 +77,11 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
         return [value.buffer for value in values]  # type: ignore[attr-defined]
     for value in lazy:
         _check_readable(value, purpose)
+    if not UNDER_WAY and AMBIENT.scope is None:
+        for t in tensors:
+            if isinstance(t._history, Siblings):
+                t._history.elements(t)
+        values = [t._value for t in tensors]
     computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, settled)
     return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
 
