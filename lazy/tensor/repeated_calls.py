@@ -293,8 +293,12 @@ def _tensor(made: Made, values: Sequence[Any], tensors: Sequence[TensorCore]) ->
 def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool, before: int) -> Recipe:
     """How what a call returned is noted again; `before`: leaves with larger serial numbers are the call's own."""
     container, each = _parts(result)
-    if not each or any(_has_more(t) or any(t is x for x in tensors) for t in each):
-        return _NOTHING
+    if (
+        not each
+        or any(map(_has_more, each))
+        or len({*map(id, (*tensors, *each))}) < len({*map(id, tensors)}) + len(each)
+    ):
+        return _NOTHING  # one of them is an argument, or there twice
     ways = [_way(t, tensors, views) for t in each]
     way = _steps_to([t._value for t in each], operands, before)
     if way is None or None in ways:

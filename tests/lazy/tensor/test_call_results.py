@@ -127,6 +127,29 @@ def test_what_was_computed_is_differentiable() -> None:
     np.testing.assert_allclose(slope, np.linalg.inv(A).T, rtol=1e-10)
 
 
+def test_one_tensor_that_is_returned_twice_stays_one() -> None:
+    @repeated_calls.repeated
+    def twice(x: Any) -> Any:
+        return (lg.negative(x),) * 2
+
+    @repeated_calls.repeated
+    def itself(x: Any) -> Any:
+        return x, lg.negative(x)
+
+    for _ in range(4):
+        x = lg.asarray(b)
+        first, second = twice(x)
+        first[0] = 7.0
+        np.testing.assert_array_equal(second, [7.0, 2.0, -0.5])
+        same_one, negative = itself(x)
+        same_one[0] = 3.0
+        assert float(x[0]) == 3.0
+        assert float(negative[0]) == -1.0
+        rows = lg.split(x, 3)
+        rows[1][0] = 9.0
+        assert float(x[1]) == 9.0
+
+
 def test_settings_and_devices_are_looked_at() -> None:
     for _ in range(4):
         np.testing.assert_allclose(lg.linalg.inv(lg.asarray(A)), np.linalg.inv(A), rtol=1e-12)
