@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from operator import itemgetter
 from sys import getrefcount
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -154,6 +155,24 @@ def holders(
                 found[position] = t, v
     kept = tuple(sorted(found))
     return kept, [found[position] for position in kept]
+
+
+def held_on_the_way(
+    inner: Sequence[Noted], counts: list[int], alone: Sequence[int], positions: Sequence[int]
+) -> tuple[Kept, list[Held]] | None:
+    """As `holders`, and where tensors share a value, which it doesn't know: all tensors that live are looked at."""
+    if (known := holders(inner, counts, alone, positions)) is not None:
+        return known
+    places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
+    held = [(t, v, places[v]) for t, v in held_tensors() if type(v) is Noted and v in places]
+    expected = [*alone]
+    for _, _, place in held:
+        expected[place] += 1
+    if expected != counts:
+        return None
+    along = [(positions[place], t, v) for t, v, place in held if v.note[0] not in NOT_KEPT]
+    along.sort(key=itemgetter(0))
+    return tuple(dict.fromkeys([position for position, _, _ in along])), [(t, v) for _, t, v in along]
 
 
 def in_order(held: list[Held], walk: Walk) -> list[Held]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -41,7 +40,7 @@ from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.line_code import LineCode, line_code
-from loopgrad.lazy.tensor.liveness import NOT_KEPT, Held, Kept, held_tensors, holder_of, holders, without_memory
+from loopgrad.lazy.tensor.liveness import Held, Kept, held_on_the_way, holder_of, holders, without_memory
 from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer
@@ -355,7 +354,7 @@ def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | 
     along: list[Held] = []
     seen = [*map(getrefcount, found[3])]
     if seen != line.counts and (seen := without_memory(t, found[3], seen)) != line.counts:
-        held = _held_on_the_way(found[3], line, seen)
+        held = held_on_the_way(found[3], seen, line.counts, line.positions)
         if held is None:
             return None
         kept, along = held
@@ -454,23 +453,6 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
         return buffer
     finally:
         EVALUATOR.release(value, mine)
-
-
-def _held_on_the_way(inner: list[Noted], line: Line, seen: list[int]) -> tuple[Kept, list[Held]] | None:
-    """The tensors that hold values on the way and become leaves, too, in the order of the program, and where these
-    values are in it; None where something else refers to such values, of which `seen` references were counted."""
-    if (alone := holders(inner, seen, line.counts, line.positions)) is not None:
-        return alone
-    places: dict[Value, int] = {v: i for i, v in enumerate(inner)}
-    held = [(t, v, places[v]) for t, v in held_tensors() if type(v) is Noted and v in places]
-    expected = [*line.counts]
-    for _, _, place in held:
-        expected[place] += 1
-    if expected != seen:
-        return None
-    along = [(line.positions[place], t, v) for t, v, place in held if v.note[0] not in NOT_KEPT]
-    along.sort(key=itemgetter(0))
-    return tuple(dict.fromkeys([position for position, _, _ in along])), [(t, v) for _, t, v in along]
 
 
 def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:

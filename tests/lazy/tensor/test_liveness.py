@@ -11,7 +11,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Node
-from loopgrad.lazy.tensor import evaluation, liveness, repeated_lines
+from loopgrad.lazy.tensor import evaluation, liveness
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.session import SESSION
 
@@ -264,8 +264,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(None)
         return usual()
 
-    for module in (liveness, repeated_lines):
-        monkeypatch.setattr(module, "held_tensors", counted)
+    monkeypatch.setattr(liveness, "held_tensors", counted)
     return found
 
 
