@@ -244,7 +244,7 @@ def _row(
 
     def codecs() -> list[_Codec]:
         if not known:
-            known.extend(members())
+            known[:] = members()  # other threads may do so at the same time
         return known
 
     def planned(items: list[Any]) -> list[tuple[int, Change]]:

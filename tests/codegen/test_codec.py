@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from loopgrad.codegen import codec
 from loopgrad.codegen.codec import CodecError, decode, encode
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
@@ -234,3 +237,17 @@ def test_what_a_field_does_not_allow_is_not_written() -> None:
 def test_types_that_data_cannot_tell_apart_are_refused(kind: Any) -> None:
     with pytest.raises(TypeError, match="expected"):
         encode(kind, Wrong(1))
+
+
+def test_threads_that_need_a_class_first_at_the_same_time():
+    meeting, made = threading.Barrier(2, timeout=60), codec._codec(int)
+
+    def members():
+        meeting.wait()
+        return [made]
+
+    codecs, _ = codec._row(tuple, str, members)
+    with ThreadPoolExecutor(2) as pool:
+        found = [future.result() for future in [pool.submit(codecs) for _ in range(2)]]
+    assert found == [[made], [made]]
+    assert codecs() == [made]
