@@ -184,9 +184,10 @@ def _is_zero(v: Value) -> bool:
     return v.node is not None and v.node.op == "const" and v.node.attrs["value"] == 0
 
 
-def gathered(x: Value) -> Value:
-    """x, of whose lanes each process has all (`graph.placement`)."""
-    return emit("alias", (x,), {"gathered": True})[0]
+def gathered(x: Value, axes: Sequence[int] | None = None) -> Value:
+    """x, of whose lanes each process has all (`graph.placement`); where `axes` are given, if lanes are along one."""
+    along = True if axes is None else tuple([axis - len(x.shape) for axis in axes])  # the same where batches have more
+    return emit("alias", (x,), {"gathered": along})[0]
 
 
 def axis_gather(x: Value, attrs: Mapping[str, Any]) -> Value:

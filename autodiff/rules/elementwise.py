@@ -17,6 +17,7 @@ from math import pi, sqrt
 from typing import Final
 
 from loopgrad.graph import ops
+from loopgrad.graph.build import emit
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import PRIMITIVES
 
@@ -71,7 +72,7 @@ def _same(t: Value, node: Node) -> Value:
 
 def _of_alias(t: Value, node: Node) -> Value:
     """Where lanes of several processes were brought together, so are their tangents; cotangents are already."""
-    return ops.gathered(t) if node.attrs.get("gathered") else t
+    return emit("alias", (t,), node.attrs)[0] if node.attrs.get("gathered") else t
 
 
 def _opposite(t: Value, node: Node) -> Value:

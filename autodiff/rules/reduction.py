@@ -77,6 +77,7 @@ def _product_of_others(x: Value, axes: Sequence[int]) -> Value:
     perm = (*kept, *axes)
     if prod(shape) == 0 or not axes:
         return ops.ones_like(x)
+    x = ops.gathered(x, axes)
     folded = ops.reshape(ops.transpose(x, perm), (*(shape[d] for d in kept), prod(shape[a] for a in axes)))
     last = len(kept)
     others = ops.mul(exclusive_product(folded, last, False), exclusive_product(folded, last, True))

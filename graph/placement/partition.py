@@ -35,6 +35,7 @@ from loopgrad.graph.placement.places import (
     Place,
     PlaceAnalysis,
     Places,
+    gathers,
     is_reduced,
     meets,
 )
@@ -419,8 +420,8 @@ class GraphPartition:
     def waits(self, node: Node) -> bool:
         """Whether a node's results come from a collective of this graph."""
         operands = tuple([self.places[v] for v in node.operands])
-        if node.op == "alias":
-            return bool(node.attrs.get("gathered")) and operands[0].axis is not None
+        if gathers(node, operands):
+            return True
         if node.regions:
             inside = self.partition.analysis.region(node, operands)
             return any(p.private and not q.private for p, q in zip(inside.inner, inside.results, strict=True))

@@ -125,7 +125,7 @@ class PlaceAnalysis:
         if node.op in STACKS:
             kept = joined(node, operands) if operands and node.op != "stack_new" else REPLICATED
             return (kept,) * len(node.results)
-        if node.op == "alias" and node.attrs.get("gathered"):
+        if gathers(node, operands):
             return (replace(operands[0], axis=None),)
         if node.op == "scatter":
             return (self._scatter(node, operands),)
@@ -289,6 +289,14 @@ def _position(node: Node, operands: Places) -> int | None:
         moved = moved_axes(node, 0, (operands[0].position,))
         return moved[0] if moved else None
     return None
+
+
+def gathers(node: Node, operands: Places) -> bool:
+    """Whether all processes get all lanes of the operand."""
+    along = node.attrs.get("gathered") if node.op == "alias" else None
+    if not along or operands[0].axis is None:
+        return False
+    return along is True or operands[0].axis - len(node.operands[0].shape) in along
 
 
 def meets(node: Node, operands: Places, result: Place) -> bool:

@@ -14,7 +14,7 @@ from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.placement import sums
 from loopgrad.graph.placement.layout import shard_count, shard_extent
 from loopgrad.graph.placement.partition import GraphPartition, Meeting
-from loopgrad.graph.placement.places import REPLICATED, Place, Places, is_reduced, meets
+from loopgrad.graph.placement.places import REPLICATED, Place, Places, gathers, is_reduced, meets
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, Kind
 from loopgrad.graph.types import TensorType, float32, uint8
 
@@ -33,7 +33,7 @@ def emit_node(walk: GraphPartition, node: Node) -> None:
     elif node.op in ("push", "pop"):
         place = walk.places[node.results[0]]
         _put(walk, node, [walk.at(v, place) for v in node.operands])
-    elif node.op == "alias" and node.attrs.get("gathered"):
+    elif gathers(node, operands):
         _gathered(walk, node, operands[0])
     elif is_reduced(node, operands):
         _reduced(walk, node, operands)
@@ -331,14 +331,14 @@ def _contracted(walk: GraphPartition, node: Node, operands: Places) -> None:
 def _gathered(walk: GraphPartition, node: Node, place: Place) -> None:
     """Lanes of all processes, to each."""
     x, b, axis = walk.at(node.operands[0], place), walk.builder, place.axis
-    if axis is None:
-        walk.env[node.results[0]] = x
-        return
+    assert axis is not None
     order = (axis, *[d for d in range(len(x.shape)) if d != axis])
     rows = x if axis == 0 else b.value("transpose", x, perm=order)
 
     def combined(gathered: sums.Partial) -> Value:
         (rows,) = gathered
+        if node.attrs["gathered"] is not True:  # what adds up or multiplies them reads memory on one process, too
+            rows = b.value("alias", rows, kept=True)
         back = [order.index(d) for d in range(len(order))]
         return rows if axis == 0 else b.value("transpose", rows, perm=tuple(back))
 

@@ -13,7 +13,8 @@ Edge cases, the same on every device:
   signbit                   of -0.0 and of NaN as well.
   bitcast                   attrs dtype, as wide: the same bits. What NaN's bits are is the machine's choice.
   alias                     attrs bound, where True: see ops.upper_bound; kept: it is in memory; meets: of a loop in
-                            which processes meet where there are several, and that is scheduled like theirs.
+                            which processes meet where there are several, and that is scheduled like theirs; gathered:
+                            see ops.gathered, axes counted from the last.
   add, sub                  attrs contract, where True: see ops.accumulate; False: a sum of derivatives all the same.
 """
 

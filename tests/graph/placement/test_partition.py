@@ -156,6 +156,16 @@ def _batched_meetings(x, p):
     return lg.value_and_grad(lambda p: lg.sum(lg.vmap(walk)(p)))(p)
 
 
+def _products(x, p):
+    """Over lanes, and over what each lane has."""
+
+    def loss(x, p):
+        own = lg.prod(lg.stack([x, x * p - 0.5], axis=1), axis=1)
+        return lg.prod(1.0 + x * p / 10.0) + lg.sum(own)
+
+    return lg.value_and_grad(loss, argnums=(0, 1))(x, p)
+
+
 def _lanes(n: int) -> list[Any]:
     return [RNG.random(n)]
 
@@ -174,6 +184,7 @@ CASES = {
     "dense": Case(_dense, lambda n: [RNG.random((n, 4)), RNG.random((4, 3))], 1),
     "columns": Case(_columns, lambda n: [RNG.random((n, 4)), RNG.random((3, 4))], 1),
     "sums": Case(_kinds_of_sums, _lanes, 1),
+    "products": Case(_products, _with(1.1), 1, 0),
     "extremes": Case(_extremes, _lanes, 1),
     "first positions": Case(_first_positions, lambda n: [RNG.random(n), RNG.integers(0, 4, n)], 2),
     "uniform loop": Case(_uniform_loop, _with(0.1), 1, 0),
