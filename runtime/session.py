@@ -126,7 +126,7 @@ class Session:
         """What runs this graph, compiled at most once (at once if it is `outgrown`), and the inputs it takes at the
         end."""
         if len(graph.nodes) > MOST_NODES and options.direct:
-            long = self._long_direct(graph, device, options)
+            long = self._long_direct(graph, device, options, outgrown)
             if long is not None:
                 return long, ()
         versions, constants = self.found(graph, device, options)
@@ -178,13 +178,17 @@ class Session:
             executable, inputs = general, [constants[i] for i in sorted(lifted)]
         return executable, _constant_buffers(executable, inputs, device)
 
-    def _long_direct(self, graph: Graph, device: Device, options: Options) -> DirectProgram | None:
+    def _long_direct(
+        self, graph: Graph, device: Device, options: Options, outgrown: bool
+    ) -> DirectProgram | None:  # fmt: skip
         """As `_direct`, for graphs whose words would take much memory, and whose digest much time. Two that share a
         hash are compiled sooner."""
         shape = outline(graph)
         if shape is None:
             return None
         place = hash((device.name, options, shape))
+        if outgrown:
+            self._long[place] = NEVER_DIRECT
         spent = self._long.get(place, 0)
         program = None if _worth_compiling(spent, len(graph.nodes)) else direct(device, graph, options)
         work = 0 if program is None else program.work + PLANNING * len(graph.nodes)
