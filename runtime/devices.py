@@ -194,6 +194,16 @@ def devices() -> list[DeviceStatus]:
     return found
 
 
+def tell_others(name: str, error: Exception) -> None:
+    """Of a mesh: the other processes, which may wait for a program of that device that this one couldn't make."""
+    if name.startswith("mesh:"):
+        from loopgrad.runtime.mesh.device import MeshDevice  # late: it names this module
+
+        device = get_device(name)
+        assert isinstance(device, MeshDevice)
+        device.tell(error, b"traced", lambda: "a program that couldn't be traced")
+
+
 def get_device(name: str) -> Device:
     """The device of that name; ValueError where none is known, RuntimeError where it can't run."""
     if not isinstance(name, str):

@@ -36,7 +36,7 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
     has the shape and dtype of the whole, on `mesh.device`; what is computed from it runs there.
 
     Raises ShapeError for an array without axes, or of another number of rows than lanes; TypeError where there is no
-    mesh. What `load` raises on one process is raised by all.
+    mesh. What one process raises, all do.
 
     >>> mesh = lg.mesh()
     >>> x = lg.shard(lg.arange(4.0), mesh)
@@ -52,7 +52,8 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
         raise TypeError(explained("shard", "an array and a mesh, or a function, a number and a mesh", got, fix))
     device = mesh_device(chosen)
     if whole:
-        return _whole(x, device, ProcessPart(chosen.rank, chosen.size))
+        with device.together(b"shard"):
+            return _whole(x, device, ProcessPart(chosen.rank, chosen.size))
     assert isinstance(n, int)
     if not callable(x):
         fix = "pass (x, mesh) to shard an array"
@@ -67,10 +68,7 @@ def _whole(x: Any, device: MeshDevice, part: ProcessPart) -> Tensor:
         return _sharded_again(x, device, part)
     if not isinstance(x, TensorCore) and hasattr(x, "shape") and len(x.shape) and hasattr(x, "__getitem__"):
         lanes = part.lanes(int(x.shape[0]))  # no more is read of what lies in a file
-        if isinstance(x, np.ndarray):
-            return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
-        with device.together(b"shard"):
-            return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
+        return _leaf(_array(np.asarray(x[lanes.start : lanes.stop])), int(x.shape[0]), device)
     array = _array(x)
     lanes = part.lanes(len(array))
     return _leaf(array[lanes.start : lanes.stop], len(array), device)

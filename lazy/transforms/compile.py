@@ -62,7 +62,7 @@ from loopgrad.lazy.transforms.static_arguments import (
 from loopgrad.lazy.transforms.transformed import where_found
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.complex_arrays import compiled
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import get_device, tell_others
 from loopgrad.runtime.program_memory import PROGRAMS, graph_bytes
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import move
@@ -243,7 +243,12 @@ class Compiled(Standing):
         if version is None or version.stale:
             reason = self._reason(key)
             self._versions.pop(key, None)
-            version = self._versions.setdefault(key, self._trace(config, place, call, reason))  # or another thread's
+            try:
+                made = self._trace(config, place, call, reason)
+            except Exception as error:
+                tell_others(self._device or place or config.device, error)
+                raise
+            version = self._versions.setdefault(key, made)  # or another thread's
             PROGRAMS.add(version, version.size)
         else:
             version.used = True

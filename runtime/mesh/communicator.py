@@ -25,18 +25,13 @@ Array = np.ndarray[Any, Any]
 
 
 class CallHistory:
-    """How often this process has met the others, or tried to. `lost`: what it has failed with where it couldn't tell
-    them; `over`: why nobody can meet any more."""
+    """How often this process has met the others, or tried to. `known`: the error that all know of since the last time;
+    `over`: why nobody can meet any more."""
 
     def __init__(self) -> None:
         self.calls = 0
-        self.lost = ""
+        self.known: Exception | None = None
         self.over = ""
-
-    def miss(self, error: Exception) -> None:
-        """A call in which others may wait, and of which this process can't say what it is."""
-        self.calls += 1
-        self.lost = f"{type(error).__name__}: {error}"
 
 
 class Communicator(Protocol):

@@ -126,6 +126,12 @@ class MeshDevice:
             call.failed(error)
             raise
 
+    def tell(self, error: Exception, purpose: bytes, describe: Callable[[], str]) -> None:
+        """The other processes, of what this one has failed with before it could meet them: they wait for it, or will,
+        and raise that there. Where all know it already, or have failed themselves, nobody waits."""
+        if self.communicator.meets and self.communicator.history.known is not error:
+            CollectiveCall(self.communicator, purpose.ljust(PURPOSE, b"\0"), describe).failed(error)
+
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
         return self.inner.adds_rows_alike(rows, terms, columns, dtype)
 
@@ -207,7 +213,13 @@ class MeshDirectProgram(DirectProgram):
         """The own part. Outgrown where it has to be compiled."""
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
         partition = mesh.partition(self._options)
-        graph, found, met = partitioned(self._graph, places, partition)
+        try:
+            graph, found, met = partitioned(self._graph, places, partition)
+        except LoopgradError:
+            raise  # on all processes
+        except Exception as error:
+            mesh.tell(error, b"placed", lambda: title_of(self._graph))
+            raise
         waits = met or mesh.is_fallible(self._graph, self._options)
         program = None if waits else mesh.inner.direct(graph, self._options)
         if program is None:
@@ -291,7 +303,7 @@ class MeshExecutable(Executable):
         except LoopgradError:
             raise  # on all processes
         except Exception as error:
-            mesh.communicator.history.miss(error)
+            mesh.tell(error, b"placed", lambda: title_of(self._graph))
             raise
         fallible = mesh.is_fallible(self._graph, self._options)
         parts = (key(self._graph, with_locations=False), repr(axes).encode(), self._options.key().encode())
@@ -301,7 +313,7 @@ class MeshExecutable(Executable):
             executable = mesh.inner.compile(graph, self._options)
         except Exception as error:
             if called and (met or fallible):
-                CollectiveCall(mesh.communicator, digest, lambda: title).failed(error)
+                mesh.tell(error, digest, lambda: title)
             raise
         notes = tuple(partition.notes)
         types, lanes = self.output_types, tuple([p.axis for p in found])

@@ -57,6 +57,7 @@ class Messages:
         self._describe = describe
         self._history = history = communicator.history
         self._call = history.calls = history.calls + 1
+        history.known = None
 
     def locate(self) -> None:
         """Note the user's line: other threads, which may send messages of this call, don't see it."""
@@ -66,6 +67,13 @@ class Messages:
     def met(self, step: int, data: bytes) -> Sequence[Said]:
         """The messages of all processes: behind the header what each has to give. Raises what keeps them from going
         on."""
+        try:
+            return self._met(step, data)
+        except Exception as error:
+            self._history.known = error
+            raise
+
+    def _met(self, step: int, data: bytes) -> Sequence[Said]:
         if self._history.over:
             raise self._alone()
         own = HEADER.pack(GOING, self._program, self._call, step, len(data)) + data
@@ -77,6 +85,7 @@ class Messages:
 
     def failed(self, step: int, error: Exception) -> None:
         """Tell the others, who wait for this process. Several may have failed: each raises its own error."""
+        self._history.known = error
         if self._history.over:
             return
         notes = [str(note) for note in getattr(error, "__notes__", ())]
@@ -116,11 +125,9 @@ class Messages:
         return DeviceError(explained("mesh", expected, self._history.over, fix))
 
     def _own(self) -> str:
-        lost = self._history.lost
-        before = f", after one that failed here alone ({lost})" if lost else ""
         self.locate()
         where = self._line
-        return f"call {self._call}{before}: {self._describe()}" + (f"\n    {where}" if where else "")
+        return f"call {self._call}: {self._describe()}" + (f"\n    {where}" if where else "")
 
 
 def heads_of(messages: Sequence[Said]) -> list[Head]:

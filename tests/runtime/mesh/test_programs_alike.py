@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.placement import overlap, partition
+from loopgrad.graph.structure import MOST_NODES
 from loopgrad.lazy.mesh.meshes import mesh_device
+from loopgrad.runtime.mesh import device
 from loopgrad.runtime.mesh.collective_call import CollectiveCall
 from loopgrad.runtime.session import SESSION
 from tests.runtime.mesh import random_meshes
@@ -221,3 +224,63 @@ def test_products_of_the_interpreter_add_up_in_one_order() -> None:
 
     each = [bits for size in (1, 2, 3) for bits in on_threads(size, products, "interpreter")]
     assert all(bits == each[0] for bits in each)
+
+
+def test_long_programs_run_without_being_compiled_by_users() -> None:
+    """Lines of a script that come to more operations than are looked up by their words; processes meet in the last."""
+    x0 = np.linspace(0.1, 1.0, 9)
+
+    def program(mesh: lg.Mesh) -> float:
+        x = lg.shard(x0, mesh)
+        for i in range(MOST_NODES // 2 + 1):
+            x = x * 0.75 + i * 0.001
+        return float(lg.sum(x))
+
+    wanted = x0
+    for i in range(MOST_NODES // 2 + 1):
+        wanted = wanted * 0.75 + i * 0.001
+    for size in (1, 2):
+        np.testing.assert_allclose(on_threads(size, program), [wanted.sum()] * size)
+
+
+def _raised(call: Any) -> str:
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return "nothing"
+
+
+def test_what_fails_on_one_process_before_it_meets_the_others_all_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing, placing and sharding; the process goes on with something else, and nobody waits for its next call."""
+    waiting = threading.Event()
+
+    def program(mesh: lg.Mesh) -> Any:
+        x, fine = lg.shard(np.arange(8.0), mesh), lg.compile(lambda x: lg.sum(x))
+
+        def traced(x: Any) -> Any:
+            if mesh.rank == 1:
+                raise ValueError("not here")
+            return lg.sum(x * 2.0)
+
+        def placed(*given: Any) -> Any:
+            if threading.get_ident() == first[0]:
+                raise MemoryError("no room to place it")
+            return partitioned(*given)
+
+        found = [_raised(lambda: lg.compile(traced)(x)), float(fine(x))]
+        found.append(_raised(lambda: lg.shard(np.float64(1.0) if mesh.rank == 1 else np.arange(8.0), mesh)))
+        found.append(float(fine(x)))
+        if mesh.rank == 1:
+            first.append(threading.get_ident())
+            monkeypatch.setattr(device, "partitioned", placed)
+            waiting.set()
+        assert waiting.wait(60)
+        found += [_raised(lambda: lg.compile(lambda x: lg.max(x))(x)), _raised(lambda: lg.eval(lg.min(x)))]
+        return [*found, float(fine(x))]
+
+    first: list[int] = []
+    partitioned = device.partitioned
+    room = "MemoryError: no room to place it"
+    shape = "ShapeError: shard: expected an array with an axis of lanes, got a scalar; reshape it to (1,)"
+    assert on_threads(3, program) == [["ValueError: not here", 28.0, shape, 28.0, room, room, 28.0]] * 3
