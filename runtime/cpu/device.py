@@ -11,7 +11,7 @@ import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import FULL_PRECISION, Options
-from loopgrad.codegen.program import HOST, MatmulStep
+from loopgrad.codegen.program import HOST, MatmulStep, Program
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.products.products_interface import adds_alike
@@ -23,6 +23,7 @@ from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, host_buffer
 from loopgrad.runtime.cache import DiskCache, compiler_digest, default_cache
+from loopgrad.runtime.cpu.common_code import CommonCode
 from loopgrad.runtime.cpu.direct import DirectPrograms
 from loopgrad.runtime.cpu.direct_notes import noted_program
 from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
@@ -56,7 +57,8 @@ class CpuDevice:
         self.compiled = 0
         self._environment: tuple[str, ...] | None = None
         self._direct = DirectPrograms(Expanded(self.compile), self.pool)
-        self._shared = SharedCode(_machine_code, self)
+        self._common = CommonCode(self._support_code, self.environment)
+        self._shared = SharedCode(self._machine_code, self)
         self._extents = OtherExtents(self._shared, without_code)
         self._lock = child_safe_lock()
 
@@ -102,12 +104,12 @@ class CpuDevice:
     def _artifact(self, graph: Graph, options: Options) -> tuple[Artifact[CpuProgramRecord], bool]:
         """The program, and whether machine code was made for it."""
         if options.fast_math:  # bits may depend on what is known of numbers
-            return compile_artifact(graph, options, lambda text: (_machine_code(text), ())), True
+            return compile_artifact(graph, options, lambda text, program: (self._own_code(text, program), ())), True
         made = False
 
-        def shared(text: str) -> tuple[bytes, tuple[int, ...]]:
+        def shared(text: str, program: Program) -> tuple[bytes, tuple[int, ...]]:
             nonlocal made
-            code, table, made = self._shared.code(text)
+            code, table, made = self._shared.code(text, lambda: _computes_little(program))
             return code, table
 
         return compile_artifact(graph, options, shared), made
@@ -147,6 +149,13 @@ class CpuDevice:
         """The process's thread pool; its code comes from the same cache."""
         return native_pool(self._support_code)
 
+    def _own_code(self, text: str, program: Program) -> bytes:
+        return self._machine_code(text, _computes_little(program))
+
+    def _machine_code(self, text: str, quick: bool) -> bytes:
+        """Of a program, with that of the functions that other programs have as well."""
+        return _machine_code(text, self._common.code, quick)
+
     def _support_code(self, name: str, text: Callable[[], str]) -> bytes:
         parts = ("support", name, *self.environment())
         artifact = self.cache.load(parts, NoneType) if self.cache is not None else None
@@ -167,10 +176,16 @@ class CpuDevice:
             return self._environment
 
 
-def _machine_code(text: str) -> bytes:
+def _machine_code(text: str, common: Callable[[str], bytes] | None = None, quick: bool = False) -> bytes:
     from loopgrad.codegen.targets.cpu.llvm import compile_side_by_side  # late: a warm cache needs no compiler
 
-    return compile_side_by_side(text, host_machine(), wanted_threads())
+    return compile_side_by_side(text, host_machine(), wanted_threads(), common, quick)
+
+
+def _computes_little(program: Program) -> bool:
+    from loopgrad.codegen.targets.cpu.work import computes_little  # late: as above
+
+    return computes_little(program, host_machine())
 
 
 def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:
@@ -189,7 +204,7 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
 
 def without_code(graph: Graph, options: Options) -> Artifact[CpuProgramRecord]:
     """As above, whose machine code is none."""
-    return compile_artifact(graph, options, lambda _: (b"", ()))
+    return compile_artifact(graph, options, lambda _text, _program: (b"", ()))
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:
@@ -201,5 +216,8 @@ def stage_text(graph: Graph, options: Options, stage: str) -> str:
     if stage == "asm":
         from loopgrad.codegen.targets.cpu.llvm import assembly  # late, as above
 
-        return assembly(compile_artifact(graph, options).texts["llvm"], host_machine())
+        def listed(text: str, program: Program) -> tuple[bytes, tuple[int, ...]]:
+            return assembly(text, host_machine(), _computes_little(program)).encode(), ()
+
+        return compile_artifact(graph, options, listed).code.decode()
     return compile_artifact(graph, options).texts[stage]

@@ -60,17 +60,19 @@ class Shelf(Protocol):
 
 
 class SharedCode:
-    """What one device remembers. Safe to use from several threads: two that need the same code may both make it."""
+    """What one device remembers. `compile(text, quick)` makes code. Safe to use from several threads: two that need the
+    same code may both make it."""
 
-    def __init__(self, compile: Callable[[str], bytes], shelf: Shelf | None = None) -> None:
+    def __init__(self, compile: Callable[[str, bool], bytes], shelf: Shelf | None = None) -> None:
         self._compile = compile
         self._shelf = shelf
         self._classes: OrderedDict[str, list[_Shared]] = OrderedDict()
         self._bytes = 0
         self._lock = child_safe_lock()
 
-    def code(self, text: str) -> MachineCode:
-        """The machine code of a module's text."""
+    def code(self, text: str, little: Callable[[], bool]) -> MachineCode:
+        """The machine code of a module's text, of which `little` tells whether it computes so little that it is to be
+        compiled quickly: what takes other numbers may compute more."""
         from loopgrad.codegen.targets.cpu.open_numbers import numbered  # late: a warm cache needs no emitter
 
         parts = numbered(text)
@@ -85,13 +87,13 @@ class SharedCode:
                 return MachineCode(shared.code, parts.words(shared.open), made=False)
             if all(parts.use(position) is not None for position in differing):
                 opened = parts.likely(differing | shared.open)
-                code = self._compile(parts.opened(opened))
+                code = self._compile(parts.opened(opened), False)
                 self._remember(parts, _Shared(shared.numbers, opened, code), shared)
                 if self._shelf is not None:
                     record = SharedCodeRecord(shared.numbers, tuple(sorted(opened)))
                     self._shelf.store_shared(parts.skeleton, Artifact(record, b"", code))
                 return MachineCode(code, parts.words(opened), made=True)
-        code = self._compile(text)
+        code = self._compile(text, little())
         if len(classes) < MOST_CLASSES:
             self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code), None)
         return MachineCode(code, (), made=True)

@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from loopgrad.codegen.targets.cpu.common_functions import FUNCTION
 from loopgrad.codegen.targets.cpu.interface import TABLE
 from loopgrad.graph.cached_property import cached_property
 
 NUMBER: Final = re.compile(r"(?<=[ (\[])(-?\d+|0x[0-9A-F]+)(?=[,)\] \n])")
 NOT_FINITE: Final = re.compile(r"0x[7F]FF")
-FUNCTION: Final = re.compile(r"^define .*?\{\n(?:[\w.]+:\n)?", re.MULTILINE | re.DOTALL)
+HEAD: Final = re.compile(r"^define .*?\{\n(?:[\w.]+:\n)?", re.MULTILINE | re.DOTALL)
 OPENED: Final = re.compile(r"%open\.(\d+)\b")
 MARK: Final = "\0"
 
@@ -152,7 +153,7 @@ class NumberedText:
         text = OPENED_CONSTANTS.sub(
             lambda m: f"{m[1]}alias {m[2]}, getelementptr (i64, ptr @{TABLE}, i64 {words[int(m[3])]})", "".join(pieces)
         )
-        heads = [*FUNCTION.finditer(text)]
+        heads = [*HEAD.finditer(text)]
         ends = [*[head.start() for head in heads[1:]], len(text)]
         found = [f"@{TABLE} = dso_local global [{len(chosen)} x i64] zeroinitializer\n", text[: heads[0].start()]]
         for head, end in zip(heads, ends, strict=True):
@@ -175,9 +176,17 @@ class NumberedText:
 
 
 def numbered(text: str) -> NumberedText:
-    """The text, with what may be a number apart."""
-    pieces = NUMBER.split(text)
-    return NumberedText(pieces[::2], pieces[1::2])
+    """The text, with what may be a number apart, but in functions that are the same in all programs."""
+    between, numbers, end = [""], list[str](), 0
+    for common in [*FUNCTION.finditer(text), None]:
+        pieces = NUMBER.split(text[end : common.start() if common is not None else len(text)])
+        between[-1] += pieces[0]
+        between += pieces[2::2]
+        numbers += pieces[1::2]
+        if common is not None:
+            between[-1] += common[0]
+            end = common.end()
+    return NumberedText(between, numbers)
 
 
 def _load(position: int, use: NumberUse, word: int) -> str:
