@@ -36,11 +36,12 @@ class MachineCode(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """Code of one text and of those that differ in its `open` numbers alone."""
+    """Code of one text and of those that differ in its `open` numbers alone. `quick`: only for what computes little."""
 
     numbers: tuple[str, ...]
     open: frozenset[int]
     code: bytes
+    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class SharedCode:
         for shared in classes:
             differing = parts.differing(shared.numbers)
             if differing <= shared.open:
+                if shared.quick and not little():
+                    continue
                 return MachineCode(shared.code, parts.words(shared.open), made=False)
             if all(parts.use(position) is not None for position in differing):
                 opened = parts.likely(differing | shared.open)
@@ -93,9 +96,10 @@ class SharedCode:
                     record = SharedCodeRecord(shared.numbers, tuple(sorted(opened)))
                     self._shelf.store_shared(parts.skeleton, Artifact(record, b"", code))
                 return MachineCode(code, parts.words(opened), made=True)
-        code = self._compile(text, little())
+        quick = little()
+        code = self._compile(text, quick)
         if len(classes) < MOST_CLASSES:
-            self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code), None)
+            self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code, quick), None)
         return MachineCode(code, (), made=True)
 
     def open_code(self, parts: NumberedText) -> OpenCode | None:
@@ -105,7 +109,7 @@ class SharedCode:
         with self._lock:
             classes = [*self._classes.get(parts.skeleton, ())]
         for shared in classes:
-            if parts.differing(shared.numbers) <= shared.open:
+            if not shared.quick and parts.differing(shared.numbers) <= shared.open:
                 return OpenCode(shared.code, [*shared.open], shared.numbers)
         return None
 

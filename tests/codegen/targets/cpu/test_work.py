@@ -51,6 +51,17 @@ def test_trips_count_where_they_are_known(loop: Function, wanted: bool, answers:
     assert answers == [wanted]
 
 
+def test_code_is_shared_only_with_what_computes_little(answers: list[bool]) -> None:
+    """How often a loop with a stack runs isn't in the text of its code."""
+    x = lg.asarray(np.linspace(0.1, 0.2, 5))
+    for trips in (10, 12, 50_000, 11):
+        slope = lg.compile(lg.grad(lambda v, n=trips: lg.sum(lg.fori_loop(0, n, lambda _, c: lg.sin(c) * v, v))))(x)
+        assert np.all(np.isfinite(slope))
+    (classes,) = get_device("cpu")._shared._classes.values()
+    assert [one.quick for one in classes] == [True, False]
+    assert answers[-1]
+
+
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of the programs that were compiled, whether each computes little."""
