@@ -1,5 +1,6 @@
 """ptxas, NVIDIA's assembler, sees what tests emit (emitted_kernels): for the oldest and the newest compute
-capability that are supported. Left out where the package nvidia-cuda-nvcc isn't installed.
+capability that are supported, or for the one that has a kernel's instructions. Left out where the package
+nvidia-cuda-nvcc isn't installed.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.emitted_kernels import Emitted
 
-ARCHITECTURES = {"sm_80": 1, "sm_90": 3}  # and how hard they are optimised
+# of kernels for one architecture or later ones, for which they are assembled, and how hard they are optimised
+ARCHITECTURES = {"sm_80": {"sm_80": 1, "sm_90": 3}, "sm_90a": {"sm_90a": 3}}
 
 
 def assembler() -> Path | None:
@@ -32,22 +34,35 @@ class PtxAssembler:
         self.ptxas = ptxas
 
     def judge(self, kernels: Sequence[Emitted], folder: Path) -> list[str]:
-        from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage  # late: only where there is an assembler
+        from loopgrad.codegen.targets.nvptx.target import needed  # late: only where there is an assembler
+
+        said = []
+        for oldest, architectures in ARCHITECTURES.items():
+            some = [kernel for kernel in kernels if needed(kernel.function) == oldest]
+            said += self._judged(some, oldest, architectures, folder) if some else []
+        return said
+
+    def _judged(
+        self, kernels: Sequence[Emitted], oldest: str, architectures: Mapping[str, int], folder: Path
+    ) -> list[str]:
+        from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage  # late, as above
         from loopgrad.codegen.targets.nvptx.flavour import NVPTX
         from loopgrad.codegen.targets.nvptx.target import GROUP, generate
 
         image = LlvmImage(NVPTX, generate, GROUP)
         for number, kernel in enumerate(kernels):
-            image._functions.append(kernel.function.replace("@k0", f"@k{number}"))
-            image._declarations.append(dict.fromkeys(kernel.declarations))
-        path = folder / "kernels.ptx"
-        path.write_bytes(generate(image.text())[0])
+            texts = (kernel.function, *kernel.declarations)
+            function, *declarations = [text.replace("@k0", f"@k{number}") for text in texts]
+            image._functions.append(function)
+            image._declarations.append(dict.fromkeys(declarations))
+        path = folder / f"kernels.{oldest}.ptx"
+        path.write_bytes(generate(image.text(), oldest)[0])
         runs = [
             subprocess.Popen(
                 [self.ptxas, f"-arch={arch}", f"-O{level}", path, "-o", os.devnull], stderr=subprocess.PIPE, text=True
             )
-            for arch, level in ARCHITECTURES.items()
+            for arch, level in architectures.items()
         ]
-        said = [(arch, run.communicate()[1], run.returncode) for arch, run in zip(ARCHITECTURES, runs, strict=True)]
+        said = [(arch, run.communicate()[1], run.returncode) for arch, run in zip(architectures, runs, strict=True)]
         names = "\n".join(f"k{number}: emitted by {kernel.test}" for number, kernel in enumerate(kernels))
         return [f"{arch}: {text}\n{names}" for arch, text, status in said if status]

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from loopgrad.runtime.cuda.found import capability, text, usable
 from loopgrad.runtime.cuda.found import driver as loaded_driver
-from loopgrad.runtime.cuda.found import text, usable
 from loopgrad.runtime.gpu.streams.api import StreamFailure
 
 OUT_OF_MEMORY: Final = 2
@@ -53,6 +53,11 @@ class CudaApi:
         self._ordering: Any = None  # an event between streams
         self._poked = self.pin(8)  # now, since taking pinned memory waits for work under way
         self.leave(before)
+
+    @property
+    def warpgroups(self) -> bool:
+        """Whether it has matrix units of warpgroups that we know: later compute capabilities have other ones."""
+        return capability(self.cuda, self.device) == (9, 0)
 
     def _attribute(self, attribute: Any) -> int:
         return int(self._get(self.cuda.cuDeviceGetAttribute(attribute, self.device), "reading an attribute"))

@@ -34,12 +34,17 @@ class CudaDevice(GpuDevice):
 
         return joined(load, NAME, self._streams, self._api.identity(), communicator)
 
+    @property
+    def warpgroups(self) -> bool:
+        """Whether it has matrix units of warpgroups that code is made for."""
+        return self._api.warpgroups
+
     def target(self) -> tuple[str, ...]:
         import llvmlite  # late: only programs that run need it
 
-        return ("nvptx", llvmlite.__version__)
+        return ("nvptx", llvmlite.__version__, "warpgroups" * self.warpgroups)
 
     def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
         from loopgrad.codegen.targets.nvptx.target import compile_program  # late: a warm cache needs no emitter
 
-        return compile_program(program, options, wanted_threads())
+        return compile_program(program, options, wanted_threads(), self.warpgroups)

@@ -18,6 +18,7 @@ LIBRARY: Final = "libcudadevrt.a"
 PACKAGES: Final = "nvidia/*/lib/" + LIBRARY
 TOOLKIT: Final = (f"lib64/{LIBRARY}", f"lib/{LIBRARY}", f"targets/*/lib/{LIBRARY}")
 NO_NVJITLINK: Final = "not found (pip install nvidia-nvjitlink)"
+OWN_TARGET: Final = b".target sm_90a"  # of code for one compute capability alone
 OLDEST_DRIVER: Final = 12080  # loops since 12.4, branches since 12.8
 
 
@@ -75,7 +76,7 @@ def by_nvjitlink(ptx: bytes, library: str | None, capability: tuple[int, int]) -
     try:
         from cuda.bindings import nvjitlink  # late, as above
 
-        options = [f"-arch=sm_{capability[0]}{capability[1]}"]
+        options = [f"-arch=sm_{capability[0]}{capability[1]}{'a' * (OWN_TARGET in ptx)}"]
         linker = nvjitlink.create(len(options), options)
     except (ImportError, RuntimeError):  # as above
         raise CudaMissing(NO_NVJITLINK) from None

@@ -247,7 +247,7 @@ class Driver(Protocol):
 
     def filling(self, pipeline: Any, streams: bool = False) -> int:
         """The most workgroups of a kernel without stacks that one dispatch should have. `streams`: its lanes only read,
-        compute and write."""
+        compute and write, or its tiles take unlike times."""
         ...
 
     def resident(self, pipeline: Any, row_bytes: int) -> int:

@@ -75,7 +75,7 @@ class Launches:
         arrays = [scratch + at if kind == SCRATCH else SLOTS + slots[at] for kind, at in dispatch.arrays]
         self.support(dispatch.module, dispatch.lanes, arrays, dispatch.tiles)
 
-    def support(self, module: int, lanes: int, arrays: Sequence[int], tiles: int = 0) -> None:
+    def support(self, module: int, lanes: int, arrays: Sequence[int], tiles: int = 0, unlike: bool = False) -> None:
         """A support kernel over the arrays of these symbols."""
         if not lanes:
             return
@@ -83,7 +83,7 @@ class Launches:
         table = self._recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
         pipeline = self._work.loaded.pipeline(module)
         if tiles:
-            self._recorder.tiled(pipeline, tiles, table, min(tiles, self._driver.filling(pipeline)))
+            self._recorder.tiled(pipeline, tiles, table, min(tiles, self._driver.filling(pipeline, unlike)))
         else:
             self._recorder.plain(pipeline, lanes, table)
 
@@ -91,7 +91,7 @@ class Launches:
         """Do a step by the support launch of that number."""
         assert by is not None, "every such step of a GPU's program has one"
         launch = self._work.program.support[by]
-        self.support(launch.module, launch.lanes, arrays, launch.tiles)
+        self.support(launch.module, launch.lanes, arrays, launch.tiles, launch.unlike)
 
     def copy(self, step: CopyStep) -> None:
         self.supported(step.by, [SLOTS + step.source, SLOTS + step.target])

@@ -25,6 +25,7 @@ from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.codegen.targets.llvm_modules import parsed
 from tests.simulator.matrix_units import HostUnits
+from tests.simulator.warpgroup_units import HostWarpgroupUnits
 
 GROUP = 32
 UPDATE_GROUP = 4
@@ -64,6 +65,10 @@ class HostAssembler(LlvmAssembler):
         return self._units
 
     @property
+    def warpgroup_units(self) -> HostWarpgroupUnits:
+        return HostWarpgroupUnits(self.matrix_units)
+
+    @property
     def usual_quotients(self) -> Divide | None:
         return None if self.fast else self._divided
 
@@ -82,7 +87,7 @@ class HostAssembler(LlvmAssembler):
         self.waits = True
         super().barrier()
 
-    def _shared_array(self, offset: int, type: str, count: int) -> str:
+    def _shared_array(self, offset: int, type: str, count: int, alignment: int) -> str:
         name = self._name()
         self._locals.append(f"  {name} = getelementptr i8, ptr %shared, i64 {offset}")
         return name
@@ -169,6 +174,7 @@ def check_reads(program: Program) -> None:
             assert read.isdisjoint(slot for slot, param in pairs if param.access != "read"), step
 
 
-def compile_program(program: Program, options: Options) -> Artifact[ProgramRecord]:
+def compile_program(program: Program, options: Options, warpgroups: bool = False) -> Artifact[ProgramRecord]:
     check_reads(program)
-    return compile_for(program, options, LlvmImage(flavour(), generate, GROUP, HostAssembler))
+    image = LlvmImage(flavour(), generate, GROUP, HostAssembler, warpgroups=warpgroups)
+    return compile_for(program, options, image)

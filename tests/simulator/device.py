@@ -1,5 +1,5 @@
 """`simulator:0`: the GPU runtime and the LLVM emitter without a GPU; `simulator:1`: with the driver for streams
-and graphs between them. Only tests know them."""
+and graphs between them; `simulator:2`: as 0, with matrix units of warpgroups. Only tests know them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.simulator.code import compile_program
 from tests.simulator.driver import SimulatorDriver
 from tests.simulator.streams import GraphDriver
 
+GRAPHS, WARPGROUPS = 1, 2  # positions
+
 
 class SimulatorDevice(GpuDevice):
     """Kernels as they are for CUDA and HIP, as machine code of this computer."""
@@ -24,16 +26,17 @@ class SimulatorDevice(GpuDevice):
     routines = frozenset((*attention.ROWS, *window_products.ROWS))
 
     def __init__(self, position: int) -> None:
-        super().__init__(f"simulator:{position}", GraphDriver() if position else SimulatorDriver())
+        self.warpgroups = position == WARPGROUPS
+        super().__init__(f"simulator:{position}", GraphDriver() if position == GRAPHS else SimulatorDriver())
 
     def target(self) -> tuple[str, ...]:
         host = host_machine()
-        return ("simulator", host.cpu, host.features)
+        return ("simulator", host.cpu, host.features, "warpgroups" * self.warpgroups)
 
     def emit(self, program: Program, options: Options) -> Artifact[ProgramRecord]:
-        return compile_program(program, options)
+        return compile_program(program, options, self.warpgroups)
 
 
 def install() -> None:
     """Let the device be one of this process."""
-    NUMBERED["simulator"] = (lambda: (2, ""), SimulatorDevice)
+    NUMBERED["simulator"] = (lambda: (3, ""), SimulatorDevice)

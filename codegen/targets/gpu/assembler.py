@@ -30,6 +30,10 @@ VECTOR_BYTES: Final = 16
 """Of the widest access to memory."""
 WARP: Final = 32
 """Invocations that have matrix units together."""
+WARPGROUP: Final = 4
+"""Warps that have matrix units together, on some targets."""
+PANEL_BYTES: Final = 128
+PANEL_ROWS: Final = 8
 
 Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
 
@@ -82,6 +86,57 @@ class MatrixUnits(Protocol):
         ...
 
 
+class PanelRows(NamedTuple):
+    """Rows of the left factors of all warps in memory of a workgroup, in panels: the array and the element (i32) where
+    the first one begins, and so many elements further."""
+
+    array: Variable
+    start: Val
+    at: int
+
+
+class PanelProduct(NamedTuple):
+    """The left factor of a product, words as `MatrixUnits.product` takes them or rows in memory, and where the right
+    one begins, in elements behind the first of all products."""
+
+    left: Sequence[Val] | PanelRows
+    at: int
+
+
+class ProductChain(NamedTuple):
+    """Sums to begin with (zeros without), by which products are added to one after the other."""
+
+    sums: Sequence[Val] | None
+    products: Sequence[PanelProduct]
+
+
+class Panels(NamedTuple):
+    """Right factors in memory of a workgroup, of so many columns. A panel is rows of 128 bytes, one after the other
+    from a multiple of 1,024 on; of a row, chunk number c of 16 bytes lies where number c ^ (row % 8) would. Rows are
+    the columns of the right factor; or, `turned`, which elements of 16 bits can be, they are its rows, and its columns
+    go on in the panel that begins `apart` elements further."""
+
+    columns: int
+    turned: bool
+    apart: int
+
+
+class WarpgroupUnits(Protocol):
+    """What the WARPGROUP neighbouring warps that begin with one whose number is a multiple of that do together: each
+    has 16 rows of left factors and of sums. All of their invocations come to each of these."""
+
+    def products(
+        self, chains: Sequence[ProductChain], array: Variable, start: Val, type: str, right: Panels
+    ) -> list[list[Val]]:
+        """Of each chain its sums: of each 8 columns an invocation's four, as `MatrixUnits` has them. The first right
+        factor begins at the element number `start` of the array."""
+        ...
+
+    def written(self) -> None:
+        """What this invocation has written to memory of the workgroup is seen by products after the next barrier."""
+        ...
+
+
 class Assembler(Protocol):
     """`fused`: Fma rounds once. `rearranges`: what Fma computes may be factored anew, which no decoration forbids
     (NVIDIA's Vulkan driver 580 does, seen on an H200). `widens`: a 32-bit integer that was widened compares
@@ -129,6 +184,11 @@ class Assembler(Protocol):
 
     @property
     def matrix_units(self) -> MatrixUnits | None:
+        """Where there are some."""
+        ...
+
+    @property
+    def warpgroup_units(self) -> WarpgroupUnits | None:
         """Where there are some."""
         ...
 
@@ -256,7 +316,7 @@ class Assembler(Protocol):
         """All invocations of the workgroup come here; memory of the workgroup is then seen by all."""
         ...
 
-    def shared(self, type: str, count: int) -> Variable:
+    def shared(self, type: str, count: int, alignment: int = VECTOR_BYTES) -> Variable:
         """An array in memory of the workgroup, not initialised."""
         ...
 

@@ -59,11 +59,12 @@ class Dispatch:
 @dataclass(frozen=True, slots=True)
 class SupportLaunch:
     """A launch for a step that is no kernel of the program: of that module, on `lanes` lanes, or on `tiles` tiles where
-    there are any."""
+    there are any; where these are `unlike`, each has a workgroup: the device starts one where another ends."""
 
     module: int
     lanes: int
     tiles: int = 0
+    unlike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

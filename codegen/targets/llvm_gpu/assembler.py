@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.assembler import Divide, MatrixUnits, Val
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Divide, MatrixUnits, Val, WarpgroupUnits
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
@@ -75,6 +75,10 @@ class LlvmAssembler:
     def matrix_units(self) -> MatrixUnits | None:
         return None
 
+    @property
+    def warpgroup_units(self) -> WarpgroupUnits | None:
+        return None
+
     def __init__(self, flavour: Flavour, symbol: str, group: int, fast: bool = False) -> None:
         self.flavour = flavour
         self.symbol = symbol
@@ -82,6 +86,7 @@ class LlvmAssembler:
         self.fast = fast
         self.label = "entry"
         self.shared_bytes = 0
+        self._asked_alignment = 0
         self.asks = False  # whether launches ask for that memory
         self.declarations: dict[str, None] = {}
         self._globals: list[str] = []
@@ -382,23 +387,25 @@ class LlvmAssembler:
         for line in self.flavour.barrier:
             self._put(line)
 
-    def shared(self, type: str, count: int) -> str:
+    def shared(self, type: str, count: int, alignment: int = VECTOR_BYTES) -> str:
         size = SIZE[type]
-        offset = -(-self.shared_bytes // 16) * 16
+        offset = -(-self.shared_bytes // alignment) * alignment
         self.shared_bytes = offset + count * size
-        return self._shared_array(offset, type, count)
+        return self._shared_array(offset, type, count, alignment)
 
-    def _shared_array(self, offset: int, type: str, count: int) -> str:
+    def _shared_array(self, offset: int, type: str, count: int, alignment: int) -> str:
         if self.asks:
+            self._asked_alignment = max(self._asked_alignment, alignment)
             return self._asked_array(offset)
         name, space = f"@{self.symbol}.shared{offset}", self.flavour.space(self.flavour.workgroup)
-        self._globals.append(f"{name} = internal {space} global [{count} x {llvm_type(type)}] poison, align 16")
+        self._globals.append(
+            f"{name} = internal {space} global [{count} x {llvm_type(type)}] poison, align {alignment}"
+        )
         return name
 
     def _asked_array(self, offset: int) -> str:
         """In the one array whose size launches say."""
-        whole, name, space = f"@{self.symbol}_shared", self._name(), self.flavour.space(self.flavour.workgroup)
-        self.declarations[f"{whole} = external {space} global [0 x i8], align 16"] = None
+        whole, name = f"@{self.symbol}_shared", self._name()
         self._locals.append(f"  {name} = getelementptr i8, {self.flavour.workgroup} {whole}, i64 {offset}")
         return name
 
@@ -417,6 +424,9 @@ class LlvmAssembler:
     def finish(self, attributes: int) -> str:
         """The function and what belongs to it; `attributes` is the number of its attribute group."""
         f = self.flavour
+        if self._asked_alignment:
+            array = f"external {f.space(f.workgroup)} global [0 x i8], align {self._asked_alignment}"
+            self.declarations[f"@{self.symbol}_shared = {array}"] = None
         words = ", ".join(f"i64 %{word}" for word in WORDS)
         head = f"define {f.entry}void @{self.symbol}({words}{f.arguments}) #{attributes} {{"
         lines = [*self._globals, head, "entry:", *self._locals, *self._lines, "  ret void", "}", ""]

@@ -35,9 +35,10 @@ class LlvmImage:
         group: int,
         assembler: type[LlvmAssembler] = LlvmAssembler,
         piece: int | None = None,
+        warpgroups: bool = False,
     ) -> None:
         self.flavour, self.generate, self.group, self.assembler = flavour, generate, group, assembler
-        self.piece = piece
+        self.piece, self.warpgroups = piece, warpgroups
         self._functions: list[str] = []
         self._kernels: list[tuple[str, int, int, bool]] = []  # name, group, bytes that it shares, whether it asks
         self._attributes: dict[tuple[int, int, int, int], int] = {}  # bits and what they take -> number
@@ -45,7 +46,8 @@ class LlvmImage:
 
     @property
     def geometry(self) -> Geometry:
-        return Geometry(self.group, asked_memory=self.flavour.asked_memory, sums_group=self.flavour.summed_group)
+        f = self.flavour
+        return Geometry(self.group, asked_memory=f.asked_memory, sums_group=f.summed_group, warpgroups=self.warpgroups)
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.group

@@ -5,16 +5,19 @@ costs a loop its registers. The root below is corrected by its exact remainder, 
 isn't exact. On an H200 Newton's iteration takes 1.13 times as long with `div.rn.f32`, sphere tracing 1.17 times with
 `sqrt.rn.f32`.
 
-Circle: `codegen/targets/nvptx/matrix_units.py` writes instructions by the assembler that gives it.
+Circle: `codegen/targets/nvptx/matrix_units.py` and `codegen/targets/nvptx/warpgroup_units.py` write instructions by the
+assembler that gives them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import MatrixUnits, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import MatrixUnits, Val, Variable, WarpgroupUnits
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
+from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
 
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
@@ -27,6 +30,10 @@ class NvptxAssembler(Quotients):
     @property
     def matrix_units(self) -> MatrixUnits:
         return WarpUnits(self)
+
+    @property
+    def warpgroup_units(self) -> WarpgroupUnits:
+        return PtxWarpgroupUnits(self)
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:
         if name == "Sqrt" and type == "f32" and not self.fast:
@@ -62,12 +69,24 @@ class NvptxAssembler(Quotients):
     def part_of(self, several: str, kind: str, number: int, type: str) -> Val:
         return self._value(type, f"extractvalue {kind} {several}, {number}")
 
+    def inline(self, text: str, constraints: str, result: str, given: Sequence[str]) -> str:
+        """PTX that neither moves nor is repeated; the name of its result."""
+        name = "" if result == "void" else self._name()
+        call = f'call {result} asm sideeffect "{text}", "{constraints}"({", ".join(given)}) convergent'
+        self._put(f"{name}{' = ' * bool(name)}{call}")
+        return name
+
     def recast(self, value: str, kind: str, wanted: str) -> str:
         return self._recast(value, kind, wanted)
 
     def shared_place(self, array: Variable, index: Val, type: str) -> str:
         """Where an element of an array of the workgroup is."""
         return self._cell(self.flavour.workgroup, array, type, index)
+
+    def address_number(self, place: str) -> str:
+        name = self._name()
+        self._put(f"{name} = ptrtoint {place} to i64")
+        return name
 
     def place(self, address: Val) -> str:
         return self._address(address)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.spirv.assembly import (
     FLOAT_MODES,
@@ -50,6 +50,7 @@ class SpirvAssembler(Words):
     trips_at_once = 4
     usual_quotients = None
     matrix_units = None
+    warpgroup_units = None
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
         super().__init__()
@@ -323,7 +324,8 @@ class SpirvAssembler(Words):
         scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER).id
         self.put("ControlBarrier", scope, scope, order)
 
-    def shared(self, type: str, count: int) -> int:
+    def shared(self, type: str, count: int, alignment: int = VECTOR_BYTES) -> int:
+        """Where it lies can't be said; only right factors of units that there aren't must lie somewhere."""
         pointer, number = self.pointer(WORKGROUP, self.array(type, count)), self.fresh()
         self.globals += self.encode("Variable", pointer, number, WORKGROUP)
         self.interface.append(number)

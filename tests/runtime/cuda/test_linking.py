@@ -36,6 +36,14 @@ def test_the_kernel_is_linked(capability):
     assert b".text.update\0" in cubin
 
 
+def test_code_for_one_compute_capability_alone_is_linked():
+    linked((9, 0))
+    ptx = update_ptx(conditional=False)
+    assert b".target sm_80" in ptx
+    cubin = linking.by_nvjitlink(ptx.replace(b".target sm_80", linking.OWN_TARGET), None, (9, 0))
+    assert cubin.startswith(b"\x7fELF")
+
+
 def test_without_conditions_nothing_needs_linking():
     assert SET_CONDITION.encode() in update_ptx(conditional=True)
     assert b".extern" not in update_ptx(conditional=False)

@@ -24,7 +24,7 @@ def several_kernels(x, n, library=lg):
 def pieces(monkeypatch):
     """Each kernel is a piece of its own; what was assembled, what was loaded, and the driver."""
     init = image.LlvmImage.__init__
-    monkeypatch.setattr(image.LlvmImage, "__init__", lambda self, *a: init(self, *a, piece=1))
+    monkeypatch.setattr(image.LlvmImage, "__init__", lambda self, *a, **k: init(self, *a, **k, piece=1))
     monkeypatch.setattr(cuda_driver, "LONG", 0)
     monkeypatch.setattr(cuda_driver, "nvjitlink_version", lambda: (13, 0))
     calls: list[bytes] = []

@@ -63,6 +63,7 @@ class Geometry:
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
+    warpgroups: bool = False  # which have matrix units together
 
 
 @dataclass(frozen=True, slots=True)

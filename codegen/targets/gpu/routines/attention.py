@@ -6,10 +6,10 @@ from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
-from loopgrad.codegen.targets.gpu.assembler import WARP
+from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP
 from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
 from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
-from loopgrad.codegen.targets.gpu.routines.attention_scores import WORD, Shapes, SideLayout
+from loopgrad.codegen.targets.gpu.routines.attention_scores import DEPTHS, WORD, Shapes, SideLayout
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
 from loopgrad.graph.types import bfloat16, float16, float32
@@ -20,17 +20,19 @@ NARROW: Final = 64  # columns of which registers hold derivatives by 64 others
 WIDE: Final = 128  # of which they hold scores by 64 keys besides
 TALL: Final = {2: 80, 4: 64}  # columns of elements of so many bytes of which a warp has twice 16 queries by 64 keys
 FEW: Final = {2: 512, 4: 256}  # workgroups of such elements, so many that fewer rows each are better
-RESIDENT: Final = 2  # workgroups of a multiprocessor: one computes while the other waits for its exponentials
 
 
 class AttentionTiling(NamedTuple):
     """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others; `held`: its rows are
-    in memory that it shares, which leaves more registers."""
+    in memory that it shares, which leaves more registers. So many are `resident` on a multiprocessor: one computes
+    while others wait for their exponentials, or for products. Values come a block `ahead`, as keys do."""
 
     warps: int
     tiles: int
     block: int
     held: bool
+    resident: int = 2
+    ahead: bool = False
 
 
 def shapes_of(routine: Routine) -> Shapes:
@@ -43,7 +45,8 @@ def shapes_of(routine: Routine) -> Shapes:
     mask, bias = (_side(arrays[letter], q[:-2]) if letter in arrays else None for letter in "mb")
     scale, causal = routine.attrs["scale"], bool(routine.attrs["causal"])
     assert isinstance(scale, float)
-    return Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias)
+    panels = routine.geometry.warpgroups and DEPTHS[type].bytes < WORD
+    return Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias, panels)
 
 
 def _side(array: Array, batch: tuple[int, ...]) -> SideLayout:
@@ -57,6 +60,8 @@ def _side(array: Array, batch: tuple[int, ...]) -> SideLayout:
 def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     """As was fastest on an H100."""
     width = max(shapes.width, shapes.value_width)
+    if shapes.panels:
+        return _of_panels(width)
     tall = -(-shapes.queries // (warps * 2 * SIDE)) * shapes.count
     if shapes.depth.bytes == WORD:
         return _of_floats(width, tall, warps)
@@ -65,6 +70,16 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     if tall < FEW[2]:
         return AttentionTiling(warps, 1, 64, False)
     return AttentionTiling(warps, 2, 64, False) if width <= TALL[2] else AttentionTiling(warps, 2, 32, True)
+
+
+def _of_panels(width: int) -> AttentionTiling:
+    if width > WIDE:
+        return AttentionTiling(WARPGROUP, 1, 64, True, 1)
+    if width > NARROW:
+        return AttentionTiling(WARPGROUP, 1, 80, True, 3)
+    if width > NARROW // 2:
+        return AttentionTiling(WARPGROUP, 1, 64, True, 4)
+    return AttentionTiling(WARPGROUP, 1, 128, True, 3)
 
 
 def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
@@ -80,18 +95,22 @@ def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
 def gradient_tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     width = max(shapes.width, shapes.value_width)
     narrow = width <= NARROW
+    if shapes.panels:
+        return AttentionTiling(WARPGROUP, 1, 64, True, 3 if narrow else 2)
     if shapes.depth.bytes == WORD:
         return AttentionTiling(warps if width < WIDE else max(warps // 2, 1), 1, 32 if narrow else 16, True)
     return AttentionTiling(warps, 1, 64 if narrow else 32, False)
 
 
-def _rows(routine: Routine) -> AttentionRows:
+def _rows(routine: Routine) -> tuple[AttentionRows, int]:
+    """The program, and how many workgroups a multiprocessor should have."""
     shapes = shapes_of(routine)
-    return AttentionRows(shapes, *tiling(shapes, _warps(routine)))
+    warps, tiles, block, held, resident, ahead = tiling(shapes, _warps(routine))
+    return AttentionRows(shapes, warps, tiles, block, held, ahead), resident
 
 
 def _refuses(routine: Routine) -> str:
-    needed = _rows(routine).memory
+    needed = _rows(routine)[0].memory
     return "" if needed <= routine.asked_memory else f"a block of keys takes {needed} bytes of a workgroup"
 
 
@@ -100,28 +119,24 @@ def _warps(routine: Routine) -> int:
 
 
 def _make(routine: Routine) -> None:
-    program = _rows(routine)
+    program, resident = _rows(routine)
     sides = len(str(routine.attrs["sides"]))
     arrays = (*routine.inputs[:3], *routine.outputs, *routine.inputs[3 : 3 + sides])
-    routine.by_groups("attention", program, program.count, *arrays, needs=_needs(program))
+    routine.by_groups("attention", program, program.count, *arrays, needs=_needs(program, resident))
 
 
-def _gradient_block(shapes: Shapes) -> int:
-    return 64 if max(shapes.width, shapes.value_width) <= NARROW else 32
+def _needs(program: AttentionRows | AttentionGradients, resident: int) -> Workgroups:
+    return Workgroups(program.warps * WARP, resident, program.memory, matrix_units=True, unlike=True)
 
 
-def _needs(program: AttentionRows | AttentionGradients) -> Workgroups:
-    return Workgroups(program.warps * WARP, RESIDENT, program.memory, matrix_units=True)
-
-
-def _gradients(routine: Routine, of_keys: bool) -> AttentionGradients:
+def _gradients(routine: Routine, of_keys: bool) -> tuple[AttentionGradients, int]:
     shapes = shapes_of(routine)
-    warps, _, block, held = gradient_tiling(shapes, _warps(routine))
-    return AttentionGradients(shapes, warps, block, of_keys, held)
+    warps, _, block, held, resident, _ = gradient_tiling(shapes, _warps(routine))
+    return AttentionGradients(shapes, warps, block, of_keys, held), resident
 
 
 def _refuses_gradient(routine: Routine) -> str:
-    needed = _gradients(routine, True).memory
+    needed = _gradients(routine, True)[0].memory
     return "" if needed <= routine.asked_memory else f"two blocks of keys take {needed} bytes of a workgroup"
 
 
@@ -129,10 +144,10 @@ def _make_gradient(routine: Routine) -> None:
     q, k, v, normal, along, ct, *sides = routine.inputs
     by_q, by_k, by_v = routine.outputs
     for of_keys, results in ((False, (by_q,)), (True, (by_k, by_v))):
-        program = _gradients(routine, of_keys)
+        program, resident = _gradients(routine, of_keys)
         arrays = (q, k, v, normal, along, ct, *results, *sides)
         name = f"attention_by_{'keys' if of_keys else 'queries'}"
-        routine.by_groups(name, program, program.count, *arrays, needs=_needs(program))
+        routine.by_groups(name, program, program.count, *arrays, needs=_needs(program, resident))
 
 
 PROVIDER: Final = Provider("rows by matrix units", _refuses, _make)

@@ -122,7 +122,7 @@ class _Gradients(ScoreTile):
         def step(counter: Val) -> None:
             number = c.op("IAdd", counter, begin)
             at = c.times(number, p.block)
-            c.units.copied()
+            c.copied()
             self.b.barrier()
             more = c.plus(number, 1)
             self.e.when(c.test("SLessThan", more, end), lambda: copy(more))

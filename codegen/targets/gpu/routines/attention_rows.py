@@ -34,20 +34,22 @@ LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one t
 @dataclass(frozen=True, slots=True)
 class AttentionRows:
     """A tile is `warps` times `tiles` times 16 queries of one attention, keys come in blocks of `block`; it has its
-    queries in memory where they are `held`. Arrays: query,
-    key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if there are."""
+    queries in memory where they are `held`; values come a block `ahead`, as keys do, or while these are multiplied.
+    Arrays: query, key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if
+    there are."""
 
     shapes: Shapes
     warps: int
     tiles: int
     block: int
     held: bool
+    ahead: bool = False
 
     @property
     def memory(self) -> int:
         """Bytes that a workgroup shares."""
         s, depth = self.shapes, self.shapes.depth
-        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, s.value_width))
+        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, *[s.value_width] * (1 + self.ahead)))
         return blocks + (depth.held_bytes(self.rows, s.width) if self.held else 0)
 
     @property
@@ -96,30 +98,40 @@ class _Attention(ScoreTile):
 
     def emit(self) -> None:
         c, p, s = self.code, self.p, self.s
-        keys, values = c.held(p.block, s.width), c.held(p.block, s.value_width)
+        keys = c.held(p.block, s.width)
+        values = c.held_twice(p.block, s.value_width, 1 + p.ahead)
         self.totals = c.variables(p.tiles, c.depth.padded(self.value.width))
         self.norms, self.most = ([[self._local(x) for _ in range(2)] for _ in range(p.tiles)] for x in (0.0, -inf))
-        c.copy_block(keys, self.key, c.i32(0), p.block)
-        queries = self.own_left(self.query, p.tiles)
         blocks = self._blocks()
+
+        def copy(number: Val) -> None:
+            at = c.times(number, p.block)
+            c.copy_block(keys, self.key, at, p.block)
+            if p.ahead:
+                c.copy_block(values(number), self.value, at, p.block)
+
+        copy(c.i32(0))
+        queries = self.own_left(self.query, p.tiles)
 
         def step(number: Val) -> None:
             at = c.times(number, p.block)
-            c.units.copied()
+            c.copied()
             self.b.barrier()
-            c.copy_block(values, self.value, at, p.block)
+            if not p.ahead:
+                c.copy_block(values(number), self.value, at, p.block)
             scores = c.times_held(queries, keys, p.block)
-            c.units.copied()
+            if not p.ahead:
+                c.copied()
             self.b.barrier()
-            more = c.test("SLessThan", c.plus(number, 1), blocks)
-            self.e.when(more, lambda: c.copy_block(keys, self.key, c.plus(at, p.block), p.block))
+            more = c.plus(number, 1)
+            self.e.when(c.test("SLessThan", more, blocks), lambda: copy(more))
             scores = self._seen(scores, at)
             scales = [self._compared(tile, sums) for tile, sums in enumerate(scores)]
             grown = [x.grown for pair in scales for x in pair]
             some = reduce(lambda x, y: self.b.inst("LogicalOr", "bool", x, y), grown)
             self.e.when(some, partial(self._rescale, scales))
             weights = [self._weights(tile, sums, scales[tile]) for tile, sums in enumerate(scores)]
-            c.add_product(self.totals, weights, values)
+            c.add_product(self.totals, weights, values(number))
 
         counted(self.e, blocks, step)
         for tile in range(p.tiles):

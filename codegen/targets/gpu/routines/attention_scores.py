@@ -14,6 +14,7 @@ from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Depth, LeftRows, MatrixCode, MatrixRows, Sums
 from loopgrad.codegen.targets.gpu.routines.narrow_tiles import NarrowMatrices
+from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelMatrices
 
 LOG2E: Final = 1 / log(2)
 WORD: Final = 4  # bytes of an f32
@@ -36,7 +37,8 @@ class SideLayout(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """Of `count` attentions. `mask`, `bias`: how they lie, where there are some."""
+    """Of `count` attentions. `mask`, `bias`: how they lie, where there are some. `panels`: warpgroups multiply, by
+    right factors in panels."""
 
     type: str
     count: int
@@ -48,10 +50,11 @@ class Shapes:
     scale: float
     mask: SideLayout | None = None
     bias: SideLayout | None = None
+    panels: bool = False
 
     @property
     def depth(self) -> Depth:
-        return DEPTHS[self.type]
+        return PanelMatrices.depth if self.panels else DEPTHS[self.type]
 
 
 class Sides:
@@ -115,10 +118,10 @@ def rows_of(code: MatrixCode, array: Val, number: Val, count: int, width: int) -
     return MatrixRows(code.e.at(array, code.op("IMul", number, count * width), code.depth.bytes), count, width)
 
 
-def matrix_code(e: Emitter, type: str) -> MatrixCode:
-    if DEPTHS[type] is FloatMatrices.depth:
-        return FloatMatrices(e, type == "f32")
-    return NarrowMatrices(e, type)
+def matrix_code(e: Emitter, shapes: Shapes) -> MatrixCode:
+    if DEPTHS[shapes.type] is FloatMatrices.depth:
+        return FloatMatrices(e, shapes.type == "f32")
+    return (PanelMatrices if shapes.panels else NarrowMatrices)(e, shapes.type)
 
 
 class TiledRows(Protocol):
@@ -149,7 +152,7 @@ class ScoreTile:
 
     def __init__(self, e: Emitter, program: TiledRows, tile: Val, backwards: bool) -> None:
         self.e, self.b, self.s, self.program = e, e.b, program.shapes, program
-        self.code = c = matrix_code(e, self.s.type)
+        self.code = c = matrix_code(e, self.s)
         order, self.number = c.divided(tile, self.s.count)
         if backwards:
             order = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
@@ -164,8 +167,7 @@ class ScoreTile:
             return [c.own_rows(rows, c.plus(self.own_first, SIDE * tile)) for tile in range(tiles)]
         held = c.held(program.rows, rows.width)
         c.copy_block(held, rows, self.first, program.rows)
-        first = c.op("ISub", self.own_first, self.first)
-        return [c.left_rows(held, c.plus(first, SIDE * tile)) for tile in range(tiles)]
+        return c.tile_rows(held, tiles)
 
     def with_sides(self, sums: Sums, row: Val, at: Val, turned: bool = False) -> Sums:
         """Scores with mask and bias; `row`: of the first of these, `at`: of the first column, of keys or, `turned`, of

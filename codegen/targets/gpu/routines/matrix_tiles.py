@@ -20,7 +20,7 @@ from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 SIDE: Final = 16  # rows of the left factor of a product
 
 Sums = list[list[Val]]  # of each 8 columns the four of an invocation
-LeftRows = Callable[[int], Sequence[Val]]  # 16 rows as left factors: four words of those of a product, by its number
+LeftRows = Callable[[int], Any]  # 16 rows as left factors: of a product, by its number, four words (or where they are)
 
 
 class MatrixRows(NamedTuple):
@@ -193,6 +193,10 @@ class MatrixCode(GroupCode):
 
     # rows in memory of the workgroup
 
+    def copied(self) -> None:
+        """What was begun is there, for this invocation; for others after a barrier."""
+        self.units.copied()
+
     def held(self, block: int, width: int) -> HeldRows:
         return self.held_twice(block, width, 1)(self.i32(0))
 
@@ -227,6 +231,11 @@ class MatrixCode(GroupCode):
 
     def cell(self, held: HeldRows, line: Val, column: Val) -> Val:
         return self.plus(self.plus(self.op("IMul", line, held.pitch), column), held.start)
+
+    def tile_rows(self, held: HeldRows, tiles: int) -> list[LeftRows]:
+        """This warp's rows of a block, 16 for each of the tiles."""
+        first = self.times(self.warp, SIDE * tiles)
+        return [self.left_rows(held, self.plus(first, SIDE * tile)) for tile in range(tiles)]
 
     def left_rows(self, held: HeldRows, first: Val) -> LeftRows:
         """16 rows of a block from `first` (i32) on, read when they are used."""

@@ -30,7 +30,7 @@ from loopgrad.graph.types import DTYPES, DType, TensorType, int64
 MOST_INVOCATIONS: Final = 256  # of a workgroup
 OWN_BYTES: Final = 64  # of a workgroup's memory, for what every kernel has
 
-Launch = Callable[[int, int, int], int]
+Launch = Callable[[int, int, int, bool], int]
 
 
 class Array(NamedTuple):
@@ -65,12 +65,14 @@ class Constants:
 
 class Workgroups(NamedTuple):
     """What a program needs: workgroups of so many invocations (0: as many as the target likes), registers for so many
-    `resident` side by side (0: any number), bytes that each shares (0: no more than all have), and `matrix_units`."""
+    `resident` side by side (0: any number), bytes that each shares (0: no more than all have), and `matrix_units`.
+    `unlike`: its tiles take unlike times, so none should wait behind others for its workgroup."""
 
     group: int = 0
     resident: int = 0
     memory: int = 0
     matrix_units: bool = False
+    unlike: bool = False
 
 
 ANY: Final = Workgroups()
@@ -78,7 +80,7 @@ ANY: Final = Workgroups()
 
 @dataclass(slots=True)
 class Routine:
-    """`inputs`, `outputs`: the step's. `launch(module, lanes, tiles)` numbers a support launch; `slots` are the
+    """`inputs`, `outputs`: the step's. `launch(module, lanes, tiles, unlike)` numbers a support launch; `slots` are the
     program's, to which scratch memory is added."""
 
     name: str
@@ -137,10 +139,11 @@ class Routine:
         kernel = Kernel(name, (tiles * group,), params, Block((KValue(int64),)))
         mapping = LaneMapping(group=group, program=program, resident=needs.resident, matrix_units=needs.matrix_units)
         module = self.support.add(kernel, replace(mapping, asks=needs.memory > self.memory))
-        self._launched(module, tiles * group, tiles, arrays)
+        self._launched(module, tiles * group, tiles, arrays, needs.unlike)
 
-    def _launched(self, module: int, lanes: int, tiles: int, arrays: Sequence[Array]) -> None:
-        self.launches.append(RoutineLaunch(self.launch(module, lanes, tiles), tuple([a.slot for a in arrays])))
+    def _launched(self, module: int, lanes: int, tiles: int, arrays: Sequence[Array], unlike: bool = False) -> None:
+        number = self.launch(module, lanes, tiles, unlike)
+        self.launches.append(RoutineLaunch(number, tuple([a.slot for a in arrays])))
 
 
 class Provider(NamedTuple):

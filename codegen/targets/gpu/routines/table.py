@@ -15,6 +15,7 @@ from loopgrad.codegen.targets.gpu.routines import (
     radix_sort,
     segment_sums,
     sort_rows,
+    window_panels,
     window_products,
 )
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
@@ -33,7 +34,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "segment_sum": (segment_sums.PROVIDER,),
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
-    "window_products": (window_products.PROVIDER,),
+    "window_products": (window_panels.PROVIDER, window_products.PROVIDER),
 }
 
 

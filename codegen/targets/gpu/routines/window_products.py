@@ -6,6 +6,7 @@ and the next block is copied while one is worked on.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from loopgrad.codegen.targets.gpu.assembler import WARP, Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, RowVariables
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, MatrixCode, RowVariables
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
 from loopgrad.graph.primitives.window_products import RANK
 
@@ -31,6 +32,7 @@ FEW: Final = 264  # workgroups: two for each of the multiprocessors of a large G
 RESIDENT: Final = 2
 PITCH: Final = 8  # elements between rows of places: four rows of eight places lie in different banks
 WORD: Final = 4
+OFFSET: Final = 4  # bytes of an offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,23 @@ class WindowProducts:
         return self.row_blocks * self.groups * -(-self.all_places // self.columns)
 
     @property
+    def block(self) -> int:
+        """Elements of windows that are worked on together."""
+        return BLOCK
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return WORD
+
+    @property
     def blocks(self) -> int:
-        return -(-self.depth // BLOCK)
+        return -(-self.depth // self.block)
+
+    @property
+    def kernel_elements(self) -> int:
+        """Of a group."""
+        return self.results * self.row
 
     @property
     def pitches(self) -> tuple[int, int]:
@@ -86,7 +103,7 @@ class WindowProducts:
         return 2 * WORD * (self.rows * kernel + BLOCK * windows)
 
     def emit(self, e: Emitter, tile: Val) -> None:
-        _WindowTile(e, self, tile).emit()
+        _ResultTile(e, self, tile).emit()
 
 
 class Blocks(NamedTuple):
@@ -96,19 +113,88 @@ class Blocks(NamedTuple):
     windows: HeldRows
 
 
-class _WindowTile:
-    """The program of one tile."""
+class WindowTile(ABC):
+    """One tile of a convolution, whoever multiplies: where its windows and results are."""
 
     def __init__(self, e: Emitter, program: WindowProducts, tile: Val) -> None:
         self.e, self.b, self.p = e, e.b, program
-        self.code = c = FloatMatrices(e, program.full)
+        self.code = c = self.make_code()
         self.x, kernel, self.offsets, self.result = list(e.table.params)[:4]
         rest, row_block = c.divided(tile, program.row_blocks)
         column_block, self.group = c.divided(rest, program.groups)
         self.first_row = e.resize(c.op("IMul", row_block, program.rows), "i32")
         self.first_column = c.op("IMul", column_block, program.columns)
-        size = program.results * program.row
-        self.kernel = e.at(kernel, c.op("IMul", self.group, size), WORD)
+        self.kernel = e.at(kernel, c.op("IMul", self.group, program.kernel_elements), program.size)
+
+    @abstractmethod
+    def make_code(self) -> MatrixCode:
+        """What it is written with."""
+
+    def _split(self, column: Val) -> tuple[Val, Val]:
+        """Which of the batch, and which of its places."""
+        return self.code.divided(column, prod(self.p.places))
+
+    def window(self, column: Val) -> Val:
+        """Where the window's first element is (i64); of the first one where there is no such place."""
+        c, p = self.code, self.p
+        inside = c.test("SLessThan", column, p.all_places)
+        number, place = self._split(self.e.select(inside, column, self.b.const("i64", 0)))
+        start = c.op("IMul", number, p.groups * p.channels * prod(p.extents))
+        start = c.op("IAdd", start, c.op("IMul", self.group, p.channels * prod(p.extents)))
+        for d in reversed(range(len(p.places))):
+            place, own = c.divided(place, p.places[d])
+            start = c.op("IAdd", start, c.op("IMul", own, p.strides[d] * prod(p.extents[d + 1 :])))
+        return self.e.at(self.x, start, p.size)
+
+    def offsets_at(self, number: Val) -> list[Val]:
+        """Of four elements of windows from this one on."""
+        return self.b.load_vector(self.code.at(self.offsets, number, OFFSET), "i32", 4, True)
+
+    def copy_windows(self, windows: HeldRows, first: Val, of: tuple[Val, Val], begin: Val, count: int) -> None:
+        """Begin to copy so many elements of the block from `begin` on, of one window: where it is, and its place in
+        the tile."""
+        c, p, (start, place) = self.code, self.p, of
+        for k in range(0, count, 4):
+            line = c.plus(begin, k)
+            number = c.plus(first, line)
+            for i, offset in enumerate(self.offsets_at(number)):
+                there = self.present(c.plus(number, i))
+                source = c.at(start, offset, p.size)
+                c.units.copy(windows.array, c.cell(windows, c.plus(line, i), place), "i32", source, there, p.size)
+
+    def present(self, number: Val) -> Val:
+        """Whether windows have such an element, so that others are zeros. (Where there is no place another one's
+        window is read.)"""
+        known = self.p.depth % self.p.block == 0
+        return self.b.const("bool", True) if known else self.code.test("SLessThan", number, self.p.depth)
+
+    def store_places(self, row: Val, column: Val, values: Sequence[Val]) -> None:
+        c, p = self.code, self.p
+        whole = prod(p.places) % len(values) == 0
+        for n, value in enumerate(values[:1] if whole else values):
+            at = c.op("IAdd", column, n)
+            inside = c.test("SLessThan", at, p.all_places)
+            self.e.when(inside, partial(self._store_one, row, at, values if whole else [value]))
+
+    def _store_one(self, row: Val, column: Val, values: Sequence[Val]) -> None:
+        c, p = self.code, self.p
+        number, place = self._split(column)
+        line = c.op("IAdd", c.op("IMul", number, p.groups), self.group)
+        line = c.op("IAdd", c.op("IMul", line, p.results), self.e.resize(row, "i64"))
+        address = self.e.at(self.result, c.op("IAdd", c.op("IMul", line, prod(p.places)), place), p.size)
+        if len(values) > 1:
+            self.b.store_vector(address, values)
+        else:
+            self.b.store(address, values[0])
+
+
+class _ResultTile(WindowTile):
+    """The program of a tile whose rows are results."""
+
+    code: FloatMatrices
+
+    def make_code(self) -> FloatMatrices:
+        return FloatMatrices(self.e, self.p.full)
 
     def emit(self) -> None:
         c, p = self.code, self.p
@@ -125,12 +211,12 @@ class _WindowTile:
             return Blocks(kernel, windows)
 
         totals = c.variables(p.tiles, ACROSS)
-        start, inside = self._window(c.op("IAdd", self.first_column, self.e.resize(c.own, "i64")))
-        copy = partial(self._copy, held, start, inside)
+        start = self.window(c.op("IAdd", self.first_column, self.e.resize(c.own, "i64")))
+        copy = partial(self._copy, held, start)
         copy(c.i32(0))
 
         def step(number: Val) -> None:
-            c.units.copied()
+            c.copied()
             self.b.barrier()
             more = c.plus(number, 1)
             self.e.when(c.test("SLessThan", more, p.blocks), lambda: copy(more))
@@ -139,36 +225,12 @@ class _WindowTile:
         counted(self.e, c.i32(p.blocks), step)
         self._store(totals)
 
-    def _split(self, column: Val) -> tuple[Val, Val]:
-        """Which of the batch, and which of its places."""
-        return self.code.divided(column, prod(self.p.places))
-
-    def _window(self, column: Val) -> tuple[Val, Val]:
-        """Where the window's first element is (i64), and whether there is such a place."""
-        c, p = self.code, self.p
-        inside = c.test("SLessThan", column, p.all_places)
-        number, place = self._split(self.e.select(inside, column, self.b.const("i64", 0)))
-        start = c.op("IMul", number, p.groups * p.channels * prod(p.extents))
-        start = c.op("IAdd", start, c.op("IMul", self.group, p.channels * prod(p.extents)))
-        for d in reversed(range(len(p.places))):
-            place, own = c.divided(place, p.places[d])
-            start = c.op("IAdd", start, c.op("IMul", own, p.strides[d] * prod(p.extents[d + 1 :])))
-        return self.e.at(self.x, start, WORD), inside
-
-    def _copy(self, held: Callable[[Val], Blocks], start: Val, inside: Val, number: Val) -> None:
+    def _copy(self, held: Callable[[Val], Blocks], start: Val, number: Val) -> None:
         """Begin to copy a block: of each invocation one place of the windows, and its turns of the kernel's chunks."""
         c, p = self.code, self.p
         kernel, windows = held(number)
         first = c.times(number, BLOCK)
-        for k in range(0, BLOCK, 4):
-            offsets = self.b.load_vector(c.at(self.offsets, c.plus(first, k), WORD), "i32", 4, True)
-            for i, offset in enumerate(offsets):
-                valid = inside
-                if p.depth % BLOCK:
-                    there = c.test("SLessThan", c.plus(first, k + i), p.depth)
-                    valid = self.b.inst("LogicalAnd", "bool", inside, there)
-                source = self.e.select(valid, c.at(start, offset, WORD), self.x)
-                c.units.copy(windows.array, c.cell(windows, c.i32(k + i), c.own), "i32", source, valid, 4)
+        self.copy_windows(windows, first, (start, c.own), c.i32(0), BLOCK)
         c.each(p.rows * BLOCK // 4, partial(self._copy_chunk, kernel, first))
 
     def _copy_chunk(self, kernel: HeldRows, first: Val, number: Val) -> None:
@@ -211,29 +273,10 @@ class _WindowTile:
                     row = c.plus(c.plus(self.first_row, c.row), SIDE * tile + 8 * lower)
                     values = [eight[2 * lower + half] for eight in sums]
                     there = c.test("SLessThan", row, p.results)
-                    self.e.when(there, partial(self._store_places, row, at, values))
-
-    def _store_places(self, row: Val, column: Val, values: Sequence[Val]) -> None:
-        c, p = self.code, self.p
-        whole = prod(p.places) % len(values) == 0
-        for n, value in enumerate(values[:1] if whole else values):
-            at = c.op("IAdd", column, n)
-            inside = c.test("SLessThan", at, p.all_places)
-            self.e.when(inside, partial(self._store_one, row, at, values if whole else [value]))
-
-    def _store_one(self, row: Val, column: Val, values: Sequence[Val]) -> None:
-        c, p = self.code, self.p
-        number, place = self._split(column)
-        line = c.op("IAdd", c.op("IMul", number, p.groups), self.group)
-        line = c.op("IAdd", c.op("IMul", line, p.results), self.e.resize(row, "i64"))
-        address = self.e.at(self.result, c.op("IAdd", c.op("IMul", line, prod(p.places)), place), WORD)
-        if len(values) > 1:
-            self.b.store_vector(address, values)
-        else:
-            self.b.store(address, values[0])
+                    self.e.when(there, partial(self.store_places, row, at, values))
 
 
-def _program(routine: Routine) -> WindowProducts:
+def program_of(routine: Routine) -> WindowProducts:
     x, kernel = [a.type.shape for a in routine.inputs]
     (out,) = [a.type.shape for a in routine.outputs]
     groups, results, row = kernel
@@ -252,26 +295,30 @@ def _numbers(routine: Routine, name: str) -> tuple[int, ...]:
     return found
 
 
-def _offsets(program: WindowProducts, routine: Routine) -> Array:
+def offsets(program: WindowProducts, routine: Routine) -> Array:
     """Of each element of a window, in elements behind its first; as many as whole blocks have."""
     window, dilation = _numbers(routine, "window"), _numbers(routine, "dilation")
     steps = [prod(program.extents), *[n * prod(program.extents[d + 1 :]) for d, n in enumerate(dilation)]]
     index = np.indices((program.channels, *window)).reshape(len(steps), -1)
-    found = np.zeros(program.blocks * BLOCK, np.int32)
+    found = np.zeros(program.blocks * program.block, np.int32)
     found[: program.depth] = np.tensordot(steps, index, 1)
     return routine.constant(found)
 
 
 def _refuses(routine: Routine) -> str:
+    return refusal(routine, program_of)
+
+
+def refusal(routine: Routine, of: Callable[[Routine], WindowProducts]) -> str:
     if len(routine.inputs[1].type.shape) > RANK:
         return "several convolutions"
-    needed = _program(routine).memory
+    needed = of(routine).memory
     return "" if needed <= routine.asked_memory else f"blocks of windows take {needed} bytes of a workgroup"
 
 
 def _make(routine: Routine) -> None:
-    program = _program(routine)
-    arrays = (*routine.inputs, _offsets(program, routine), *routine.outputs)
+    program = program_of(routine)
+    arrays = (*routine.inputs, offsets(program, routine), *routine.outputs)
     needs = Workgroups(program.warps * WARP, RESIDENT, program.memory, matrix_units=True)
     routine.by_groups("convolution", program, program.count, *arrays, needs=needs)
 

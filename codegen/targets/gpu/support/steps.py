@@ -81,9 +81,9 @@ class _Supported:
             case _:
                 return with_blocks(step, self.steps)
 
-    def launch(self, module: int, lanes: int, tiles: int = 0) -> int:
+    def launch(self, module: int, lanes: int, tiles: int = 0, unlike: bool = False) -> int:
         """The number of a support launch."""
-        return self.launches.setdefault(SupportLaunch(module, lanes, tiles), len(self.launches))
+        return self.launches.setdefault(SupportLaunch(module, lanes, tiles, unlike), len(self.launches))
 
     def start(self, initial: Initial, slot: int) -> int:
         if initial.source is not None:

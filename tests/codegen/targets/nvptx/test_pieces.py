@@ -74,3 +74,13 @@ def test_a_piece_that_llvm_refuses(monkeypatch):
     monkeypatch.setattr(target, "with_layout", lambda text, _: text.replace("ret void", "ret nothing"))
     with pytest.raises(RuntimeError, match="LLVM refuses a module"):
         target.compile_program(program(), Options(), 2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_pieces_are_for_gpus_that_have_their_instructions(threads, monkeypatch):
+    monkeypatch.setattr(target, "PIECE", 1)
+    monkeypatch.setattr(target.warpgroup_units, "NAME", "double")  # stands for what one compute capability has
+    artifact = target.compile_program(program(), Options(), threads, warpgroups=True)
+    codes = {artifact.code[m.offset : m.offset + m.size].decode() for m in artifact.program.modules}
+    kinds = {(re.search(r"\.target (\w+)", code)[1], ".f64" in code) for code in codes}
+    assert kinds == {("sm_80", False), ("sm_90a", True)}

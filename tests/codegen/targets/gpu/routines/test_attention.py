@@ -105,7 +105,12 @@ def test_derivatives(units: str, dtype: str, causal: bool, scale: float, width: 
 def test_tall_tiles_and_rows_in_memory(units: str, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """What large attentions get."""
     monkeypatch.setattr(attention, "FEW", {2: 1, 4: 1})
-    monkeypatch.setattr(attention, "gradient_tiling", lambda *_: attention.AttentionTiling(1, 1, 16, True))
+    usual = attention.gradient_tiling
+
+    def short(shapes: Shapes, warps: int) -> attention.AttentionTiling:
+        return usual(shapes, warps) if shapes.panels else attention.AttentionTiling(1, 1, 16, True)
+
+    monkeypatch.setattr(attention, "gradient_tiling", short)
     with lg.default_device(units):
         q, k, v, ct = narrow(dtype, (40, 8), (70, 8), (70, 16), (40, 16))
         function = lg.compile(
@@ -144,12 +149,13 @@ def test_without_matrix_units(device: str) -> None:
 
 def test_tiles_cover_all_rows() -> None:
     """And workgroups have the memory."""
-    for type, width in itertools.product(("b16", "f32", "tf32"), (8, 64, 128, 256)):
+    types = (("b16", False), ("b16", True), ("f32", False), ("tf32", False))
+    for (type, panels), width in itertools.product(types, (8, 64, 128, 256)):
         for queries, count, tiles in ((1000, 4, 1), (1000, FEW[2], 2), (1, 1, 1)):
-            shapes = Shapes(type, count, queries, 77, width, 64, True, 0.1)
+            shapes = Shapes(type, count, queries, 77, width, 64, True, 0.1, panels=panels)
             found = tiling(shapes, 4)
-            program = AttentionRows(shapes, *found)
-            assert found.tiles == tiles or width > 64
+            program = AttentionRows(shapes, found.warps, found.tiles, found.block, found.held, found.ahead)
+            assert found.tiles == tiles or width > 64 or panels
             assert program.memory < 99 << 10
             assert program.rows * (program.row_blocks - 1) < queries <= program.rows * program.row_blocks
             check_gradients(shapes)
@@ -157,7 +163,7 @@ def test_tiles_cover_all_rows() -> None:
 
 def check_gradients(shapes: Shapes) -> None:
     if shapes.width <= FORMS["attention_gradient"].widest:
-        warps, _, block, held = attention.gradient_tiling(shapes, 4)
+        warps, _, block, held, *_ = attention.gradient_tiling(shapes, 4)
         for of_keys, rows in ((True, shapes.keys), (False, shapes.queries)):
             gradient = AttentionGradients(shapes, warps, block, of_keys, held)
             assert gradient.memory < 99 << 10

@@ -1,0 +1,86 @@
+"""Attention and convolutions by matrix units of warpgroups, of the simulator and of CUDA, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.codegen.schedule import convolutions
+from loopgrad.codegen.targets.gpu.routines.window_panels import PanelWindows
+from tests.codegen.targets.gpu.routines.test_attention import narrow, near, wide
+from tests.codegen.targets.gpu.routines.test_window_products import arrays, by_numpy
+from tests.lazy.networks import test_attention as attention
+
+
+@pytest.mark.parametrize(
+    ("dtype", "queries", "keys", "width", "value_width", "causal"),
+    [
+        ("bfloat16", 70, 100, 24, 40, True),
+        ("float16", 33, 140, 80, 72, False),  # of several panels; rows in memory; with mask and bias
+    ],
+)
+def test_attention(
+    warpgroups: str, dtype: str, queries: int, keys: int, width: int, value_width: int, causal: bool
+) -> None:
+    """Values and derivatives."""
+    rng = np.random.default_rng(0)
+    mask = None if causal else rng.random((queries, keys)) < 0.7
+    bias = None if causal else rng.normal(size=(queries, keys)).astype(np.float32)
+    scale = 0.4 if causal else -0.4
+    shapes = ((queries, width), (keys, width), (keys, value_width), (queries, value_width))
+    with lg.default_device(warpgroups):
+        q, k, v, ct = narrow(dtype, *[(2, *shape) for shape in shapes])
+
+        def function(q: Any, k: Any, v: Any, ct: Any) -> tuple[Any, ...]:
+            found, back = lg.vjp(lambda *x: lg.attention(*x, bias, mask, scale=scale, is_causal=causal), q, k, v)
+            return (found, *back(ct))
+
+        compiled = lg.compile(function)
+        assert all("matrix units" in row.provider for row in compiled.plan(q, k, v, ct).routines)
+        added = np.zeros((1, 1)) if bias is None else bias
+        weights, found = attention.by_numpy(*wide(q, k, v), added, True if mask is None else mask, scale, causal)
+        wanted = attention.derivatives(*wide(q, k, v), *wide(ct), added, weights, found, scale)
+        for got, right in zip(compiled(q, k, v, ct), (found, *wanted), strict=False):
+            near(got, right, dtype)
+
+
+# x, kernel, stride, padding, dilation, groups
+CONVOLUTIONS: list[Any] = [
+    ((3, 6, 20), (17, 6, 7), 2, 3, 1, 1),  # rows that are padded, and places of which no two are stored together
+    ((1, 6, 5, 6, 7), (48, 3, 2, 3, 2), 1, 0, 1, 2),
+    ((1, 4, 12, 12), (140, 4, 3, 3), 1, 0, 2, 1),  # results of two workgroups
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolutions(warpgroups: str, monkeypatch: pytest.MonkeyPatch, case: Any) -> None:
+    """Where a number isn't finite, those results are what they should be, and no others."""
+    monkeypatch.setattr(convolutions, "LARGE_RESULT", 1)
+    monkeypatch.setattr(convolutions, "LARGE_WINDOW", 1)
+    x, kernel = arrays(*case[:2])
+    flat, weights = x.reshape(-1), kernel.reshape(-1)
+    flat[5], flat[50], weights[7] = np.inf, np.nan, -np.inf
+    flat[60] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)  # GPUs' own NaN
+    with np.errstate(invalid="ignore"):
+        wanted = by_numpy(x.astype(np.float64), kernel.astype(np.float64), *case[2:])
+    names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))
+    for limit, options in ((2e-6, {}), (2e-3, {"matmul_precision": "tf32"})):
+        with lg.default_device(warpgroups), lg.options(**options):
+            function = lg.compile(lambda x, kernel: lg.conv(x, kernel, **names))
+            given = [lg.asarray(v) for v in (x, kernel)]
+            assert "of warpgroups" in function.plan(*given).routines[0].provider
+            got = np.asarray(function(*given))
+        size = np.sqrt(np.prod(kernel.shape[1:]))
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=limit * size)
+
+
+def test_tiles_cover_everything() -> None:
+    for results, across, batch, places in ((64, 64, 3, (5, 7)), (130, 72, 1, (128,)), (16, 16, 2, (1,))):
+        p = PanelWindows(batch, 2, results, places, places, (1,) * len(places), 4, 40, 40, True, 4, 1, across)
+        rows, columns = p.row_blocks * p.rows, p.count // p.row_blocks // 2 * p.columns
+        assert rows - p.rows < results <= rows
+        assert columns - p.columns < p.all_places <= columns
+        assert p.memory < 99 << 10
