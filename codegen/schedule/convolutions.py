@@ -3,7 +3,9 @@
 conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, places), for each group and each of
                                    the batch; of few places (O, C k) x (C k, N places), for each group
 conv of few                    ->  reduce_sum(windows of x * kernel), which stores no window
-large conv of float32          ->  window_products(x with its borders, rows of kernel), where there are matrix units
+few at few places              ->  a reduce_sum(slice of x * kernel) for each place, which are one kernel, where there
+                                   are matrix units, too
+large conv of floats           ->  window_products(x with its borders, rows of kernel), where there are matrix units
 
 The windows of x are a gather at places that are affine in the index, so whoever reads them reads x in order.
 """
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Final
 
@@ -20,7 +23,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.region_flow import outside_lanes
-from loopgrad.graph.types import TensorType, bool_, float32, int64, sum_dtype
+from loopgrad.graph.types import TensorType, bfloat16, bool_, float16, float32, int64, sum_dtype
 
 FEW_RESULTS: Final = 4  # of a group: for so few, reading a window again costs less than storing it
 SMALL_WINDOW: Final = 4
@@ -29,7 +32,10 @@ CHUNK: Final = 4  # elements of float32 that routines copy at once
 MANY_RESULTS: Final = 16  # of a group: rows of matrix units
 LARGE_RESULT: Final = 1 << 14  # places of 64 results: two workgroups for each of the multiprocessors have so many
 LARGE_WINDOW: Final = 32
+LARGE_COPY: Final = 1 << 24  # elements of all windows: second-level caches hold fewer, which libraries multiply at once
 MOST: Final = 1 << 31  # elements of one of the batch, which are counted in 32 bits
+FEW_PLACES: Final = 32  # whose sums a kernel makes together
+LARGE_SUM: Final = 1024  # elements of a window
 SHORT_RESULT: Final = 1024  # elements: fewer leave too few lanes that add up by themselves
 
 
@@ -40,22 +46,39 @@ def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
 
 
 def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION) -> Graph:
-    """Large convolutions of float32 are routines where there are matrix units; not in lanes."""
+    """Large convolutions are routines where there are matrix units, and few results of long windows are sums by places;
+    not in lanes."""
     outside = outside_lanes(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-        if node.op != "conv" or builder.original not in outside or not _is_large(node):
+        if node.op != "conv" or builder.original not in outside or not _is_whole(node):
             return None
-        return [_Windows(node, node.operands[0], builder).by_matrix_units(node.operands[1], precision)]
+        x, kernel = node.operands
+        if _is_large(node):
+            return [_Windows(node, x, builder).by_matrix_units(kernel, precision)]
+        return [_Windows(node, x, builder).sums_by_places(kernel)] if _is_at_few_places(node) else None
 
     return rebuild(graph, rewrite)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether there are results, all of windows whose elements are elements of x or zeros around them."""
+    return not node.attrs["absent"] and 0 not in [n for v in (*node.operands, *node.results) for n in v.shape]
+
+
+def _is_at_few_places(node: Node) -> bool:
+    """Whether a result for each place, of which one kernel makes all, is a long sum."""
+    places, results = prod(node.results[0].shape[2:]), node.operands[1].shape[0] // node.attrs["groups"]
+    return 1 < places <= FEW_PLACES and results <= FEW_RESULTS and window_size(node) >= LARGE_SUM
 
 
 def _is_large(node: Node) -> bool:
     """Whether it has enough results for many workgroups, each with enough of one window to be worth it."""
     x, kernel, out = *node.operands, node.results[0]
     results, places = kernel.shape[0] // node.attrs["groups"], prod(out.shape[2:])
-    if x.dtype is not float32 or node.attrs["absent"] or 0 in (*x.shape, *kernel.shape, *out.shape):
+    if x.dtype not in (bfloat16, float16, float32):
+        return False
+    if x.dtype is not float32 and out.shape[0] * places * window_size(node) * node.attrs["groups"] < LARGE_COPY:
         return False
     filled = out.shape[0] * places * node.attrs["groups"] * -(-results // 64) >= LARGE_RESULT
     windows = prod(kernel.shape[2:]) > 1 and window_size(node) >= LARGE_WINDOW
@@ -203,6 +226,28 @@ class _Windows:
         """All windows; those of one element, one beside the other, are x."""
         whole = order[0] == "batch" and self.x.shape[2:] == self.places and set(self.window) == {1}
         return self.b.value("reshape", self.x if whole else self._taken(order).elements, shape=shape)
+
+    def sums_by_places(self, kernel: Value) -> Value:
+        """Of each place a sum over its window, which are sums of one kernel: what is at a place of one window is read
+        once for all."""
+        kept, dims = (self.batch, self.groups, self.results), range(len(self.window))
+        shape = (*kept, self.channels, *self.window)
+        own = (1, 2, 3, *[4 + d for d in dims])
+        weights = self.b.value("reshape", kernel, shape=shape[1:])
+        weights = self.b.cast(self.b.value("broadcast", weights, shape=shape, dims=own), sum_dtype(kernel.dtype))
+        found = []
+        for place in product(*map(range, self.places)):
+            start = [at * n for at, n in zip(place, self.attrs["strides"], strict=True)]
+            ends = zip(start, self.window, self.attrs["dilation"], strict=True)
+            stop = [first + (n - 1) * step + 1 for first, n, step in ends]
+            step = (1, 1, *self.attrs["dilation"])
+            x = self.b.value("slice", self.x, start=(0, 0, *start), stop=(*self.x.shape[:2], *stop), step=step)
+            x = self.b.value("reshape", x, shape=(*kept[:2], *shape[3:]))
+            x = self.b.cast(self.b.value("broadcast", x, shape=shape, dims=(0, 1, *own[2:])), weights.dtype)
+            total = self.b.value("reduce_sum", self.b.value("mul", x, weights), axes=own[2:])
+            found.append(self.b.value("reshape", total, shape=(*kept, 1)))
+        all_places = self.b.cast(self.b.value("concat", *found, axis=3), kernel.dtype)
+        return self.b.value("reshape", all_places, shape=self.node.results[0].shape)
 
     def _sum(self, kernel: Value) -> Value:
         """What is added up lies in front where there are many results, each of a lane of its own, else behind; 16-bit

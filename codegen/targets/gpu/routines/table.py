@@ -12,6 +12,7 @@ from loopgrad.codegen.targets.gpu.routines import (
     exchanges,
     fourier,
     largest,
+    narrow_windows,
     radix_sort,
     segment_sums,
     sort_rows,
@@ -34,7 +35,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "segment_sum": (segment_sums.PROVIDER,),
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
-    "window_products": (window_panels.PROVIDER, window_products.PROVIDER),
+    "window_products": (narrow_windows.PROVIDER, window_panels.PROVIDER, window_products.PROVIDER),
 }
 
 

@@ -1,4 +1,5 @@
-"""Convolutions by matrix units, of the simulator and of CUDA, against sums over windows in NumPy."""
+"""Convolutions by matrix units, of the simulator and of CUDA, against sums over windows in NumPy, and what else large
+ones become there."""
 
 from __future__ import annotations
 
@@ -39,6 +40,7 @@ def every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only convolutions that are worth it."""
     monkeypatch.setattr(convolutions, "LARGE_RESULT", 1)
     monkeypatch.setattr(convolutions, "LARGE_WINDOW", 1)
+    monkeypatch.setattr(convolutions, "LARGE_COPY", 1)
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[Any]:
@@ -63,6 +65,38 @@ def test_values(units: str, case: Any) -> None:
             given = [lg.asarray(v) for v in (x, kernel)]
             assert "matrix units" in function.plan(*given).routines[0].provider
             near(function(*given), wanted, limit)
+
+
+@pytest.mark.usefixtures("every_size")
+@pytest.mark.parametrize(("dtype", "limit", "case"), [("bfloat16", 3e-3, CASES[1]), ("float16", 4e-4, CASES[2])])
+def test_values_of_16_bits(units: str, dtype: str, limit: float, case: Any) -> None:
+    names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))
+    with lg.default_device(units):
+        given = [lg.asarray(v).astype(getattr(lg, dtype)) for v in arrays(*case[:2])]
+        function = lg.compile(lambda x, kernel: lg.conv(x, kernel, **names))
+        assert "16 bits" in function.plan(*given).routines[0].provider
+        got = function(*given)
+        assert got.dtype is given[0].dtype
+        near(got.astype(lg.float64), by_numpy(*[np.asarray(v.astype(lg.float64)) for v in given], *case[2:]), limit)
+
+
+@pytest.mark.parametrize(("stride", "dilation", "padding"), [((1, 1), (1, 1), 1), ((2, 1), (1, 2), ((0, 1), (2, 0)))])
+def test_few_results_of_long_windows(
+    units: str, monkeypatch: pytest.MonkeyPatch, stride: Any, dilation: Any, padding: Any
+) -> None:
+    """Derivatives of depthwise convolutions by the kernel are sums by places."""
+    monkeypatch.setattr(convolutions, "LARGE_SUM", 1)
+    x, kernel = arrays((2, 3, 9, 12), (6, 1, 3, 2))
+
+    def loss(kernel: Any, x: Any) -> Any:
+        found = lg.conv(x, kernel, stride=stride, dilation=dilation, padding=padding, groups=3)
+        return lg.sum(lg.sin(lg.arange(found.size).astype(x.dtype)).reshape(found.shape) * found)
+
+    wanted = lg.grad(loss)(*[lg.asarray(v.astype(np.float64)) for v in (kernel, x)])
+    with lg.default_device(units):
+        function, given = lg.compile(lg.grad(loss)), [lg.asarray(v) for v in (kernel, x)]
+        assert "window" not in " ".join(row.name for row in function.plan(*given).routines)
+        near(function(*given), np.asarray(wanted), 2e-6)
 
 
 @pytest.mark.usefixtures("every_size")
