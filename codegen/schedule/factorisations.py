@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, Final
 
 from loopgrad.codegen.factorisations import by_library, in_lanes, one_sided, reflections, rotations, whole
+from loopgrad.codegen.factorisations.in_columns import in_columns
 from loopgrad.codegen.factorisations.in_lanes import Form
 from loopgrad.codegen.options import LANE_BYTES
 from loopgrad.codegen.schedule.lane_bills import rolled_routine
@@ -53,6 +54,8 @@ def rewrite_factorisations(graph: Graph, library: frozenset[str]) -> Graph:
             return None
         if node.op in MADE_OF_OTHERS:
             return inlined(node, builder, MADE_OF_OTHERS[node.op], library)
+        if builder.original in top and in_columns(node, library):
+            return None
         form = None if node.op in library else called_form(node, library)
         if form is not None and builder.original in top:
             return inlined(node, builder, form, library)

@@ -20,7 +20,7 @@ class CudaDevice(GpuDevice):
 
     kind = "cuda"
     stages = ("graph", "kernel", "llvm", "ptx")
-    routines = frozenset((*attention.ROWS, *window_products.ROWS))
+    routines = GpuDevice.routines.union(attention.ROWS, window_products.ROWS)
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         kept = default_cache() if cache is None else cache

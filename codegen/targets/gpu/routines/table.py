@@ -9,6 +9,8 @@ from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.gpu.routines import (
     attention,
+    column_elimination,
+    column_reflections,
     exchanges,
     fourier,
     largest,
@@ -36,6 +38,10 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
     "window_products": (narrow_windows.PROVIDER, window_panels.PROVIDER, window_products.PROVIDER),
+    "qr": (column_reflections.QR,),
+    "cholesky": (column_elimination.CHOLESKY,),
+    "lu": (column_elimination.LU,),
+    "solve_factored": (column_elimination.SOLVE,),
 }
 
 

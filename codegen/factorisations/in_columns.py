@@ -1,0 +1,43 @@
+"""Which factorisations GPUs do by a routine of their own: those of many small matrices, whose columns neighbouring
+invocations have (`codegen/targets/gpu/routines/matrix_columns.py`). A lane for each matrix would be too few lanes, each
+of which does one thing after the other; libraries take matrices of that size one after the other, or wait between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.options import IN_COLUMNS
+from loopgrad.graph.nodes import Node
+from loopgrad.graph.primitives.factorisations import batch_rank, extents
+
+MOST: Final = 32  # rows and columns, whose code is written out
+FEWEST: Final = 9  # those that a lane has in registers are fewer
+WORTH_IT: Final = 17  # matrices; fewer are calls of a library
+
+
+def _of_matrix(node: Node) -> Sequence[int]:
+    return extents(node, 0)
+
+
+def _of_system(node: Node) -> Sequence[int]:
+    return (*extents(node, 0), *extents(node, 3))
+
+
+SIZES: Final[dict[str, Callable[[Node], Sequence[int]]]] = {
+    "cholesky": _of_matrix,
+    "lu": _of_matrix,
+    "qr": _of_matrix,
+    "solve_factored": _of_system,
+}
+"""Rows and columns of what is had by columns."""
+
+
+def in_columns(node: Node, library: frozenset[str]) -> bool:
+    """Whether it is done so, outside of loops."""
+    if IN_COLUMNS not in library or node.op not in SIZES or "pairs" in node.attrs:
+        return False
+    count, sizes = prod(node.operands[0].shape[: batch_rank(node)]), SIZES[node.op](node)
+    return count >= WORTH_IT and min(sizes) > 0 and FEWEST <= max(sizes) <= MOST
