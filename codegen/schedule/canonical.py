@@ -52,6 +52,7 @@ MANY_ELEMENTS: Final = 1 << 16
 LONG_COLUMN: Final = 1024
 FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a row each
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
+MOST_LANES: Final = 1 << 18  # the same on GPUs: an H200 takes 126 us for 64 x 1,000 columns with half as many, else 73
 SHORT_BLOCK: Final = 64
 FEW_BESIDE: Final = 3  # columns whose reductions are made side by side (8 take 3 times as long so on an H100)
 FEW_BESIDE_IN_ORDER: Final = 8  # the same for vectors of a CPU's (half the time)
@@ -251,10 +252,11 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     if prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE) and count >= LONG_ROW:
         return [_column_by_column(node, builder, first, max(wide) + 1)]
     side = _side_by_side(count, prod(after)) if in_order else 1
-    if side == 1 and _blocks(count, kept, MUCH) < 2:
+    many = MANY_LANES if in_order else MOST_LANES
+    if side == 1 and _blocks(count, kept, MUCH, many) < 2:
         return None
     columns = builder.value("reshape", operand, shape=(*before, count, *after))
-    found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH)
+    found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH, many)
     return [builder.value("reshape", found, shape=type.shape)]
 
 
@@ -284,20 +286,20 @@ def _side_by_side(count: int, width: int) -> int:
     return next((n for n in range(least, 2 * least) if count % n == 0), 1) if count >= ABREAST * least else 1
 
 
-def _rows_abreast(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int) -> Value:
+def _rows_abreast(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int, many: int) -> Value:
     """Each row of several first, then what these leave."""
     shape, count = columns.shape, columns.shape[axis]
     before, after = shape[:axis], shape[axis + 1 :]
     side = _side_by_side(count, prod(after))
     joined = builder.value("reshape", columns, shape=(*before, count // side, side * prod(after)))
-    found = builder.value("reshape", _in_blocks(op, joined, axis, builder, much), shape=(*before, side, *after))
-    return _in_blocks(op, found, axis, builder, MUCH_LEFT)
+    found = builder.value("reshape", _in_blocks(op, joined, axis, builder, much, many), shape=(*before, side, *after))
+    return _in_blocks(op, found, axis, builder, MUCH_LEFT, many)
 
 
-def _blocks(count: int, kept: int, much: int) -> int:
-    """Into how many blocks columns of that length are cut, so that there are many lanes; preferably ones of equal
+def _blocks(count: int, kept: int, much: int, many: int) -> int:
+    """Into how many blocks columns of that length are cut, so that there are so many lanes; preferably ones of equal
     length. Fewer than `much` elements aren't worth another kernel."""
-    most = min(count // SHORT_BLOCK, MANY_LANES // kept)
+    most = min(count // SHORT_BLOCK, many // kept)
     if most < FEW_BLOCKS or (count < LONG_COLUMN and count * kept < much):
         return 1
     return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
@@ -322,16 +324,16 @@ def _in_two(node: Node, builder: GraphBuilder, trailing: set[int]) -> Sequence[V
     return [builder.value(node.op, first, axes=axes)]
 
 
-def _in_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int) -> Value:
+def _in_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int, many: int) -> Value:
     """Few columns, or long ones: without blocks, and blocks of blocks, a few lanes would do all the work."""
     shape, count = columns.shape, columns.shape[axis]
-    blocks = _blocks(count, prod(shape) // count, much)
+    blocks = _blocks(count, prod(shape) // count, much, many)
     if blocks < 2:
         return builder.value(op, columns, axes=(axis,))
     length = -(-count // blocks)
     whole = builder.extended(columns, axis, blocks * length, of_nothing(COMBINES[op], columns.dtype))
     view = builder.value("reshape", whole, shape=(*shape[:axis], blocks, length, *shape[axis + 1 :]))
-    return _in_blocks(op, builder.value(op, view, axes=(axis + 1,)), axis, builder, MUCH_LEFT)
+    return _in_blocks(op, builder.value(op, view, axes=(axis + 1,)), axis, builder, MUCH_LEFT, many)
 
 
 # ---- scatter
