@@ -12,6 +12,7 @@ from abc import ABC
 from collections.abc import Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from loopgrad.lazy.random.shapes import shape_of, size_of
 from loopgrad.lazy.random.source import WordSource, numbered, philox
 from loopgrad.lazy.tensor.core import TensorCore, array_leaf, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
+from loopgrad.lazy.tensor.ongoing_derivations import note_reads
 from loopgrad.lazy.tensor.storage import as_array, write
 from loopgrad.lazy.tensor.trees import register_node
 from loopgrad.runtime.processes import child_safe_lock
@@ -38,6 +40,8 @@ PUBLIC_RANDOM: Final = "BitGenerator Philox4x32 Philox4x64"
 WRAPS: Final = 1 << 64
 WORD: Final = TensorType((), uint64)
 _drawing: Final = child_safe_lock()  # two threads that draw from one generator get different numbers
+_written: Final[WeakKeyDictionary[BitGenerator, tuple[Value, int]]] = WeakKeyDictionary()
+"""What a draw wrote to a counter last, and which number that is: who asked the device would wait for it."""
 
 
 def seed_words(seed: Any, count: int) -> list[int]:
@@ -157,7 +161,12 @@ class BitGenerator(ABC):
         with _drawing:
             value = counter._value
             if scope is None and not isinstance(count, TensorCore):
-                after: Value = array_leaf(np.array((int(counter) + count) % WRAPS, np.uint64))
+                last, known = _written.get(self, (None, 0))
+                if last is value:
+                    note_reads((value,))
+                number = ((known if last is value else int(counter)) + count) % WRAPS
+                after: Value = array_leaf(np.array(number, np.uint64))
+                _written[self] = after, number
             else:
                 by = count._value if isinstance(count, TensorCore) else ops.full(count % WRAPS, value.type)  # type: ignore[arg-type]
                 after = ops.add(value, cast_value(by, uint64))

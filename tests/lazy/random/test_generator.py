@@ -282,3 +282,18 @@ def test_draws_that_come_again_are_noted_again(monkeypatch: pytest.MonkeyPatch) 
         lg.eval(scale)
     assert sizes.count((7,)) <= 5  # of 17: traced once, and until the draw was known
     assert ours.normal(size=7).dtype == lg.float64
+
+
+def test_drawing_asks_nobody_for_a_counter_that_it_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU would have to be waited for."""
+    rng = lg.random.default_rng(5)
+    beside = rng.copy()
+    want = [np.asarray(beside.random(2)) for _ in range(5)]
+    np.testing.assert_array_equal(np.asarray(rng.random(2)), want[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(type(rng.bit_generator.counter), "__int__", lambda _: pytest.fail("asked"))
+        np.testing.assert_array_equal(np.asarray(rng.random(2)), want[1])
+    rng.bit_generator.counter[...] = 4
+    np.testing.assert_array_equal(np.asarray(rng.random(2)), want[4])
+    slopes = [np.asarray(lg.grad(lambda x: lg.sum(x * rng.random(2)))(lg.ones(2))) for _ in range(2)]
+    assert not np.array_equal(*slopes)
