@@ -82,9 +82,11 @@ class Watched:
         return [np.asarray(r).tobytes() for r in results], self.device.compiled - compiled
 
 
-def test_bits_are_those_of_code_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.in_turns
+@pytest.mark.parametrize("start", range(3))
+def test_bits_are_those_of_code_of_their_own(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     device, rng, shared = Watched(monkeypatch), np.random.default_rng(3), []
-    for number, (name, function) in enumerate(FUNCTIONS.items()):
+    for number, (name, function) in [*enumerate(FUNCTIONS.items())][start::3]:
         dtype = ("float64", "float32")[number % 2]
         for count in (1_203, 1_203 + int(rng.integers(1, 40)), int(rng.integers(1_300, 4_000))):
             x = rng.uniform(0.1, 1.0, count).astype(dtype)
@@ -93,7 +95,7 @@ def test_bits_are_those_of_code_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
                 assert found == device.run(lg.value_and_grad(function), x, share=False)[0], (name, count)
             if not made:
                 shared.append(name)
-    assert len({*shared}) > len(FUNCTIONS) // 2, shared
+    assert len({*shared}) >= 2, shared  # of four
 
 
 def test_the_third_length_of_a_kind_makes_no_code(monkeypatch: pytest.MonkeyPatch) -> None:

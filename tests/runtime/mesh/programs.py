@@ -1,4 +1,4 @@
-"""What each process of a mesh runs: `python -m loopgrad run -n 3 tests/runtime/mesh/programs.py DIR`.
+"""What each process of a mesh runs: `python -m loopgrad run -n 3 tests/runtime/mesh/programs.py DIR usual`.
 
 Writes DIR/RANK.json: of every program the digest of its results, of every error what was raised.
 """
@@ -260,8 +260,15 @@ def files(mesh: lg.Mesh, folder: Path) -> dict[str, str]:
     return found
 
 
-def main(folder: Path, differ: bool) -> None:
-    """`differ`: with calls that differ in the end, and messages as many processes send them."""
+def main(folder: Path, what: str) -> None:
+    """What is "large", what is "usual", or that with calls that "differ" in the end, and messages as many processes
+    send them."""
+    mesh = lg.mesh()
+    found = {"large": large_results(*gpu_mesh())} if what == "large" else usual(folder, mesh, what == "differ")
+    (folder / f"{mesh.rank}.json").write_text(json.dumps(found))
+
+
+def usual(folder: Path, mesh: lg.Mesh, differ: bool) -> dict[str, Any]:
     if differ:
         from loopgrad.runtime.mesh import mpi  # late: only where there is a launcher
 
@@ -269,20 +276,17 @@ def main(folder: Path, differ: bool) -> None:
     small = lg.mesh("interpreter")
     found: dict[str, Any] = {**results_of_cases(small, list(CASES)[::2], 5), **results_of_cases(small, CASES, 130)}
     found.update(dtypes(small))
-    mesh = lg.mesh()
     found.update(results_of_cases(mesh, COMPILED, 150))
-    gpus, library = gpu_mesh()
     if not differ:
-        found["large"] = large_results(gpus, library)
         found["broken off"] = broken_off(mesh)
-    found.update(replayed_on_gpus(gpus))
+    found.update(replayed_on_gpus(gpu_mesh()[0]))
     found.update(replayed_and_eager(mesh))
     found.update(errors(mesh))
     found.update(files(mesh, folder))
     if differ:
         found["differing"] = differing(mesh)
-    (folder / f"{mesh.rank}.json").write_text(json.dumps(found))
+    return found
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), differ="differ" in sys.argv)
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,6 +1,6 @@
 """Real processes, by the launcher that is there: the same bits on any number of them, errors on all, no hang.
 
-One launch for each number of processes, which runs all programs (`programs.py`).
+One launch for each number of processes, which runs many programs (`programs.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -38,36 +39,52 @@ def started(*command: str, launch: Sequence[str] = ()) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one process finds, without a launcher."""
-    folder = tmp_path_factory.mktemp("alone")
-    lg.save(folder.parent / "one.npz", lg.shard(np.linspace(0.0, 1.0, 101), lg.mesh()))
-    ran = started("tests/runtime/mesh/programs.py", str(folder))
-    assert ran.returncode == 0, ran.stderr
-    return json.loads((folder / "0.json").read_text())
+    """What one process finds, without a launcher, of what is large or usual."""
+
+    @cache
+    def found(what):
+        folder = tmp_path_factory.mktemp("alone")
+        lg.save(folder.parent / "one.npz", lg.shard(np.linspace(0.0, 1.0, 101), lg.mesh()))
+        ran = started("tests/runtime/mesh/programs.py", str(folder), what)
+        assert ran.returncode == 0, ran.stderr
+        return json.loads((folder / "0.json").read_text())
+
+    return found
+
+
+def found_by(count, what, folder):
+    """What each of so many processes finds."""
+    ran = started("-m", "loopgrad", "run", "-n", str(count), "tests/runtime/mesh/programs.py", str(folder), what)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(count)]
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("count", [2, 3])
-def test_bits_and_errors_are_the_same_on_all_processes(count, alone, tmp_path):
-    """Large results take longest: two processes make them, and on three test_partition does. Three end with calls that
-    differ."""
-    more = ["differ"] if count == 3 else []
-    ran = started("-m", "loopgrad", "run", "-n", str(count), "tests/runtime/mesh/programs.py", str(tmp_path), *more)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(count)]
-    expected = {**alone, "another program": "DeviceError"}
-    if more:
-        del expected["large"], expected["broken off"]
+@pytest.mark.parametrize(("count", "what"), [(2, "usual"), (3, "differ"), (2, "large")])
+def test_bits_and_errors_are_the_same_on_all_processes(count, what, alone, tmp_path):
+    """Large results of three processes are test_partition's. Three end with calls that differ."""
+    expected = alone("large" if what == "large" else "usual")  # first: it leaves a file for the others
+    found = found_by(count, what, tmp_path)
+    if what == "large":
+        assert found == [expected] * count
+        return
+    expected = {**expected, "another program": "DeviceError"}
+    check_errors(expected)
+    if what == "differ":
+        del expected["broken off"]
         check_differing([each.pop("differing") for each in found])
     for each in found:
         assert each == expected
-    assert alone["a loop without end in one lane"] == "LoopLimitError"
-    assert alone["where nobody meets"] == alone["in a replay"] == "LoopLimitError"
-    assert alone["an index in one lane"] == "IndexRangeError"
-    assert {found for name, found in alone.items() if name.startswith("no memory")} == {"MemoryError"}
-    assert alone["lanes that can't be read"] == alone["a disk that is full"] == "OSError"
-    assert alone["no such file"] == "FileNotFoundError"
-    assert alone["moved lanes"] == alone["elements of lanes"] == "DeviceError"
+
+
+def check_errors(found):
+    assert found["a loop without end in one lane"] == "LoopLimitError"
+    assert found["where nobody meets"] == found["in a replay"] == "LoopLimitError"
+    assert found["an index in one lane"] == "IndexRangeError"
+    assert {raised for name, raised in found.items() if name.startswith("no memory")} == {"MemoryError"}
+    assert found["lanes that can't be read"] == found["a disk that is full"] == "OSError"
+    assert found["no such file"] == "FileNotFoundError"
+    assert found["moved lanes"] == found["elements of lanes"] == "DeviceError"
 
 
 def check_differing(found):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -83,23 +82,23 @@ def saved_and_multiplied(dtype) -> Kernel:
     return b.kernel("saved")
 
 
-@pytest.fixture(scope="module")
-def everything() -> list[str]:
-    """Every primitive of every dtype, and random control flow."""
-    kernels = [every_operation(DTYPES[name]) for name in DTYPE_NAMES]
-    return [ptx(kernel) for kernel in (*kernels, *[random_kernel(seed)[0] for seed in range(5)])]
+@pytest.mark.in_turns
+@needs_ptxas
+@pytest.mark.parametrize("name", DTYPE_NAMES)
+def test_every_primitive_of_every_dtype_assembles(name, tmp_path):
+    text = ptx(every_operation(DTYPES[name]))
+    for arch in ARCHITECTURES:
+        (tmp_path / arch).mkdir()
+        assembled(text, arch, tmp_path / arch)
 
 
 @pytest.mark.in_turns
 @needs_ptxas
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_every_primitive_of_every_dtype_assembles(everything, arch, tmp_path):
-    def run(number: int) -> None:
+def test_random_control_flow_assembles(arch, tmp_path):
+    for number in range(5):
         (tmp_path / str(number)).mkdir()
-        assembled(everything[number], arch, tmp_path / str(number))
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(run, range(len(everything))))
+        assembled(ptx(random_kernel(number)[0]), arch, tmp_path / str(number))
 
 
 @needs_ptxas
