@@ -294,18 +294,6 @@ def broadcast_leading(v: Value, shape: Sequence[int]) -> Value:
     return v if v.shape == shape else broadcast(v, shape, range(len(v.shape)))
 
 
-def sum_to(v: Value, shape: Sequence[int]) -> Value:
-    """The transpose of `broadcast_to`: sums over the dims that broadcasting added or stretched."""
-    shape = tuple(shape)
-    if v.shape == shape:
-        return v
-    offset = len(v.shape) - len(shape)
-    if offset < 0:
-        raise shape_error("sum_to", f"at most rank {len(v.shape)} for {v.type}", shape, "reshape the operand")
-    stretched = [offset + d for d, n in enumerate(shape) if n == 1 and v.shape[offset + d] != 1]
-    return reshape(reduce_sum(v, (*range(offset), *stretched)), shape)
-
-
 def reshape(v: Value, shape: Sequence[int]) -> Value:
     """`v` itself where it has that shape already."""
     shape = tuple(shape)
