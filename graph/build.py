@@ -30,6 +30,7 @@ DEEPEST: Final = 1000  # functions traced inside each other
 FRAMES: Final = 40  # of Python's, for one level of nesting, in tracing or in a pass
 STRIDE: Final = 16
 _new: Final = object.__new__
+MOST_TYPES: Final = 1024  # of vectors without an expression whose elements' types are remembered
 ELEMENT: Final = "element"  # the key of what `emit_element` gives, whatever the place
 NO_AXES: Final = {"shape": ()}
 ONE: Final = (1,)
@@ -170,9 +171,17 @@ def emit_element(vector: Value, place: int) -> Value:
     found = None if base is None else base.further.get(ELEMENT)
     if found is None:
         attrs = {"start": (place,), "stop": (place + 1,), "step": ONE}
-        result = emit("reshape", emit("slice", (vector,), attrs), NO_AXES)[0]
+        types = OPAQUE.further.get((ELEMENT, id(vector.type))) if base is OPAQUE else None
+        if types is not None:  # of a loop that goes on for long
+            loc = user_location(1)
+            sliced = _noted(["slice", (vector,), attrs, loc], types[1], OPAQUE)
+            return _noted(["reshape", (sliced,), NO_AXES, loc], types[2], OPAQUE)
+        (inner,) = emit("slice", (vector,), attrs)
+        result = emit("reshape", (inner,), NO_AXES)[0]
         if base is not None and (made := expression_of(result)) is not OPAQUE:
             base.further[ELEMENT] = made
+        elif base is not None and len(OPAQUE.further) < MOST_TYPES:
+            OPAQUE.further[ELEMENT, id(vector.type)] = vector.type, inner.type, result.type
         return result
     return element_again(vector, place, found, user_location(1))
 

@@ -98,6 +98,11 @@ def _wide(index: Array) -> Array:
 def scatter_array(kind: str, x: Array, indices: tuple[Array, ...], updates: Array, active: Array | None) -> Array:
     """`scatter` on arrays; `active`, where given, has the shape of the indices and drops the other updates."""
     m = len(indices)
+    if kind == "set" and active is None and not any(i.shape for i in indices):
+        place, changed = tuple([int(i) for i in indices]), x.copy()
+        if all(0 <= i < n for i, n in zip(place, x.shape[:m], strict=True)):
+            changed[place] = updates  # one row, of thousands that a script sets one after the other
+        return changed
     wide = [_wide(i) for i in indices]
     keep = np.ones(wide[0].shape, dtype=np.bool_) if active is None else active.copy()
     for i, n in zip(wide, x.shape[:m], strict=True):

@@ -8,7 +8,7 @@ everything indexed by data become a scatter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers.table import computed
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.location import user_location
+from loopgrad.graph.nodes import Noted, Value
 from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.numpy.elementwise import add, divide, maximum, minimum, multiply, negative, power
 from loopgrad.lazy.numpy.indexing import FULL, IndexPlan, get_item, slice_spans
@@ -24,6 +25,7 @@ from loopgrad.lazy.numpy.positions_out_of_range import plan_by_mode, read_by_mod
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
+    TensorCore,
     as_tensor,
     broadcast_value,
     cast_operand,
@@ -38,6 +40,8 @@ from loopgrad.lazy.tensor.repeated_calls import repeated
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+_POSITION: Final = TensorType((), int64)
+_SET: Final = {"kind": "set"}
 # A row addressed by ints in a tensor of more elements is scattered: only the row is touched.
 _SMALL: Final = 64
 
@@ -329,6 +333,28 @@ def _row_plan(shape: Shape, plan: IndexPlan) -> IndexPlan:
     positions = tuple([constant(plan.spans[a][0], TensorType((), int64)) for a in axes])
     gathered = shape[len(axes) :]
     return IndexPlan(None, axes, positions, tuple(range(len(shape))), gathered, plan.expanded, plan.perm)
+
+
+def row_set(base: Value, places: Sequence[int], values: Any) -> Value | None:
+    """What `update` notes at the top level where a row of a large array, given by numbers, is set to one of the same
+    type, in a tenth of the time: scripts write one after the other. None where more is to be looked at."""
+    type, count = base.type, len(places)
+    if not isinstance(type, TensorType) or not isinstance(values, TensorCore) or type.size <= _SMALL:
+        return None
+    if count > len(type.shape):
+        return None
+    row, shape = values._value, type.shape
+    if values._weak or base.scope is not None or row.scope is not None or row.type.shape != shape[count:]:  # type: ignore[union-attr]
+        return None
+    if row.dtype is not type.dtype or type.dtype.kind == "c" or 1 in shape[:count]:
+        return None
+    loc, positions = user_location(1), []
+    for place, extent in zip(places, shape, strict=False):
+        if not -extent <= place < extent:
+            return None
+        attrs = {"value": place if place >= 0 else place + extent, "type": _POSITION}
+        positions.append(Noted(_POSITION, "const", (), attrs, loc))
+    return Noted(type, "scatter", (base, *positions, row), _SET, loc)
 
 
 # ---- masks

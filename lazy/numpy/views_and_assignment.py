@@ -22,7 +22,7 @@ from loopgrad.graph.build import ELEMENT, element_again, note_places, places_aga
 from loopgrad.graph.expressions import Expression
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import Value
-from loopgrad.lazy.numpy.at_updates import update, updated
+from loopgrad.lazy.numpy.at_updates import row_set, update, updated
 from loopgrad.lazy.numpy.indexing import IndexPlan, element, plan_index, read
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, held, passing, wrap
 from loopgrad.lazy.tensor.operands import positions
@@ -195,7 +195,10 @@ def set_item(x: Tensor, index: Any, values: ArrayLike) -> None:
     written_to("assignment", x)
     if isinstance(values, TensorCore) and _is_there(values, x, index):
         return
-    write(x, update("set", x, index, values)._value, None if x._view is None else _region(x, index))
+    numbers = _numbers(index) if AMBIENT.plain is not None else None
+    row = None if numbers is None else row_set(x._value, numbers, values)
+    new = update("set", x, index, values)._value if row is None else row
+    write(x, new, None if x._view is None else _region(x, index))
 
 
 def _region(x: Tensor, index: Any) -> Subscript | None:

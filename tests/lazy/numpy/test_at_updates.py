@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.graph.location import at, user_location
+from loopgrad.graph.nodes import Noted
+from loopgrad.graph.structure import noted_structure
+from loopgrad.lazy.numpy.at_updates import row_set, update
 from tests.lazy.numpy.test_indexing import CUBE, I, J, as_index
 from tests.lazy.oracle import check
 
@@ -165,3 +169,60 @@ def test_complex_elements_are_multiplied_at_positions_that_are_data(places: Any)
 
     np.testing.assert_allclose(product(x, values), expected[:5], rtol=1e-12)
     lg.testing.check_grads(lambda x, v: lg.sum(abs(product(x, v)) ** 2), (lg.asarray(x), lg.asarray(values)), order=1)
+
+
+def test_rows_that_are_set_at_once_are_noted_as_other_updates_are() -> None:
+    x, wide = lg.asarray(np.arange(90.0)), lg.asarray(np.arange(360.0).reshape(30, 3, 4))
+    cases = [(x, (3,), ()), (x, (-1,), ()), (wide, (2,), (3, 4)), (wide, (-30, 2), (4,)), (wide, (1, 0, -4), ())]
+    for tensor, places, shape in cases:
+        row = lg.full(shape, 7.5) * 2.0
+        with at(user_location()):  # words have the line
+            noted = row_set(tensor._value, places, row)
+            usual = update.__wrapped__("set", tensor, places, row)._value  # type: ignore[attr-defined]
+        assert isinstance(noted, Noted)
+        found, expected = noted_structure(noted), noted_structure(usual)
+        assert found is not None
+        assert expected is not None
+        assert found[:3] == expected[:3]
+    for tensor, places, values in [
+        (x, (90,), lg.asarray(1.0) * 2.0), (x, (0, 0), lg.ones(())), (x, (3,), lg.ones(1)), (x, (3,), 1.0),
+        (x, (3,), lg.ones((), dtype=lg.float32)), (wide, (2,), lg.ones((1, 4))), (lg.zeros((1, 90)), (0,), x),
+        (lg.zeros(4), (1,), lg.ones(())),
+    ]:  # fmt: skip
+        assert row_set(tensor._value, places, values) is None
+
+
+def test_recurrences_of_elements_and_rows_are_numpys() -> None:
+    def script(xp: Any) -> list[Any]:
+        v, w, rows = xp.zeros(150), xp.ones(100, dtype=np.int32), xp.ones((40, 3))
+        v[0], ratio = 1.0, xp.asarray(0.5)
+        for i in range(1, 150):
+            v[i] = v[i - 1] * ratio + i
+            v[-i] += v[i // 2]
+        for i in range(2, 100):  # two that read each other
+            w[i] = w[i - 1] + w[i - 2] % 7
+            rows[i % 40] = rows[(i * 7) % 40] * 0.5 + v[i]
+            rows[i % 40, 1] = w[i]
+        flat = rows.reshape(-1)
+        flat[5] = rows[0, 0]
+        return [v, w, rows, flat]
+
+    for found, expected in zip(script(lg), script(np), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    v = lg.zeros(100)
+    for i in range(50):  # longer than an expression may be
+        v[i] = v[i - 1] + 1.0
+    with pytest.raises(lg.IndexRangeError):
+        v[100] = v[0]
+    with pytest.raises(lg.IndexRangeError):
+        v[100]
+    slope = lg.grad(lambda x: _grown(x)[99])(2.0)
+    assert float(slope) == 99.0
+
+
+def _grown(x: Any) -> Any:
+    v = lg.zeros(100)
+    for i in range(1, 100):
+        v[i] = v[i - 1] + x
+    return v
