@@ -32,27 +32,29 @@ def _sum(ctx: Lowering, frame: Frame, node: Node, index: Index) -> Pull:
 
 
 def _contracted(e: KernelBuilder, opcode: str, a: KValue, b: KValue) -> tuple[KValue, KValue, KValue] | None:
-    """Two factors and what is added to their product. A sum of two products stays one: x*y - y*x has to be 0."""
-    (x, x_negative), (y, y_negative) = _product(a), _product(b)
+    """Two factors and what is added to their product. A sum of two products stays one: x*y - y*x has to be 0. A product
+    outside of the loop around the sum is a number as any other: it is computed once for many sums, and whether it is in
+    this kernel or in memory, which the number of lanes decides, makes no difference."""
+    depth = max(e.depth[a], e.depth[b])
+    (x, x_negative), (y, y_negative) = _product(e, a, depth), _product(e, b, depth)
     if a.dtype not in (float32, float64) or (x is None) == (y is None):
         return None
     product, other, negative = (x, b, x_negative) if y is None else (y, a, y_negative ^ (opcode == "sub"))
     assert product is not None
-    if e.depth[product.results[0]] < max(e.depth[a], e.depth[b]):  # computed once for many sums
-        return None
     if y is None and opcode == "sub":
         other = e.op("neg", (other,), other.dtype)
     first, second = product.operands
     return (e.op("neg", (first,), first.dtype) if negative else first), second, other
 
 
-def _product(v: KValue) -> tuple[KOp | None, bool]:
-    """The multiplication behind a value, and whether the value is its opposite."""
+def _product(e: KernelBuilder, v: KValue, depth: int) -> tuple[KOp | None, bool]:
+    """The multiplication behind a value, in loops of that depth, and whether the value is its opposite."""
     negative = v.op is not None and v.op.opcode == "neg"
     if negative:
         assert v.op is not None
         v = v.op.operands[0]
-    return (v.op, negative) if v.op is not None and v.op.opcode == "mul" else (None, False)
+    found = v.op is not None and v.op.opcode == "mul" and e.depth[v] >= depth
+    return (v.op, negative) if found else (None, False)
 
 
 def whole_exponent(node: Node) -> int | None:

@@ -45,6 +45,18 @@ def test_a_product_and_a_sum_of_a_derivative_are_one(form):
     assert not found["add"] + found["sub"]
 
 
+def test_a_product_before_a_loop_is_added_to_products_in_it_as_any_number_is():
+    """As where another kernel has stored it."""
+
+    def function(y, z, n):
+        return traced_for(n, [z], lambda _, v: [ops.accumulate(ops.mul(v, z), ops.mul(y, y))])
+
+    graph, _ = trace(function, [TensorType((7,), float32), TensorType((7,), float32), TensorType((7,), int32)])
+    (kernel,) = schedule(graph).kernels
+    found = Counter(op.opcode for op in all_ops(kernel))
+    assert (found["fma"], found["add"]) == (1, 0)
+
+
 def test_what_a_user_wrote_is_rounded_twice():
     found = opcodes(lambda x, y, z: [ops.add(x, ops.mul(y, z)), ops.sub(x, ops.mul(y, z))])
     assert (found["fma"], found["add"], found["sub"]) == (0, 1, 1)

@@ -190,7 +190,20 @@ def _table_by_branch(x: Any, p: Any) -> Any:
     return lg.value_and_grad(loss)(p)
 
 
-ALIKE = ((_shared_by_batch, 1), (_computed_again, 1), (_normalised, 5), (_newton, 1), (_table_by_branch, 5))
+def _tangents(x: Any, p: Any) -> Any:
+    """A tangent is added to a product in each trip; it is made of parameters, once or by each lane, as their number
+    has it."""
+
+    def ends(p: Any) -> Any:
+        return lg.sum(lg.vmap(lambda v: lg.while_loop(lambda s: lg.sum(s) < 9.0, lambda s: s * 1.3 + p[0] * 0.1, v))(x))
+
+    return lg.jvp(ends, (p,), (lg.asarray([1.0, -0.5, 0.0]),))
+
+
+ALIKE = (
+    (_shared_by_batch, 1), (_computed_again, 1), (_normalised, 5), (_newton, 1), (_table_by_branch, 5),
+    (_tangents, 5000),
+)  # fmt: skip
 
 
 def test_bits_do_not_depend_on_where_collectives_stand() -> None:
