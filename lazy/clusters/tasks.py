@@ -138,9 +138,11 @@ def _joined(x: Any, y: Any, x_rest: Any, y_rest: Any) -> tuple[Any, Any]:
     if total.dtype.kind not in "fc":
         return total, None
     moved = total - x
-    rest = (y - moved) - ((total - moved) - x)
-    for other in (y_rest, x_rest):
-        rest = rest if other is None else other + rest
+    rests = [rest for rest in (x_rest, y_rest) if rest is not None]
+    rests.append((y - moved) - ((total - moved) - x))
+    rest = rests[0]
+    for other in rests[1:]:
+        rest = rest + other
     return total, rest
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.clusters import tasks
 from loopgrad.lazy.clusters.waiting import StalledError, persistent
 from tests.started_programs import around
 
@@ -241,3 +242,14 @@ def test_workers_that_are_killed_and_come_change_no_bit(tmp_path: Path, expected
     died = [path.name.partition("-")[0] for path in tmp_path.glob("*.died")]
     assert set(died) == set(PHASES)
     assert died.count("run") == died.count("unknown") == 2  # all there were
+
+
+def test_what_additions_lost_is_added_in_the_order_of_a_mesh() -> None:
+    """Numbers that nearly cancel: the sum is what is left of the rests."""
+    given = [49042.13629696119, -6.28234622214159e-08, 22827108972.520645, -49042.136296961195, -1097.2552608190958]
+    given += [-22827108972.520645, 6.28234622214159e-08, 1097.2552608190958]
+    level: list[Any] = list(map(np.asarray, given))
+    while len(level) > 1:
+        level = [tasks.added(one, other) for one, other in zip(level[::2], level[1::2], strict=True)]
+    (expected,) = over_lanes([[np.asarray(x)] for x in given])
+    assert tasks.rounded(level[0], np.asarray(given[0])).tobytes() == expected.tobytes()
