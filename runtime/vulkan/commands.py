@@ -145,7 +145,7 @@ class VulkanCommands:
 
     def repeat(self) -> None:
         """As `run` of what has run before."""
-        self._driver.start([self], (), None)
+        self._driver.repeat(self)
 
     def run(self, uploads: Sequence[tuple[Shared, int]] = (), report: Shared | None = None) -> None:
         self._driver.start([self], uploads, report)

@@ -193,6 +193,14 @@ class VulkanDriver:
                 report.arrived()
             return number
 
+    def repeat(self, commands: VulkanCommands) -> None:
+        """Start a list that was started before; the lock is held."""
+        if self.transfers.pending:
+            self.start((commands,), (), None)
+            return
+        self.gpu.timeline.throttle()
+        commands.last = self.gpu.timeline.submit((commands.buffer,), commands.labels)
+
     def flush(self) -> None:
         """Submit what waits for a submission."""
         if self.transfers.pending:

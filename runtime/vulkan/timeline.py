@@ -5,8 +5,9 @@ between everything before and everything after it. So memory that nobody holds m
 once. Whatever the host writes or destroys itself (staging memory, command buffers, pipelines) waits for its number.
 
 While the device has enough to do, submissions wait for company and are given to the driver together: on an H200 a small
-kernel takes 9.5 us in a batch of its own and 4.9 in one of eight. They are sent by whoever waits, by the next call when
-the device has little left, or by a thread if there is none.
+kernel takes 9.5 us in a batch of its own and 4.9 in one of eight, and the host 5 and 1. Those that come right after
+another do so, too, a few of them. They are sent by whoever waits, by the next call when the device has little left, or
+by a thread if there is none.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 SLICE_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 MOST_PENDING: Final = 64  # submissions; with more the host waits, or a loop of calls would run ahead without end
 MOST_TOGETHER: Final = 8  # submissions that are given to the driver at once
+MOST_IN_BURST: Final = 4  # as many while the device has little to do
+BURST_NANOSECONDS: Final = 30_000  # within which a submission comes right after another
 ENOUGH: Final = 2  # batches under way, with which the device has enough to do
-PATIENCE_SECONDS: Final = 0.0005  # until what waits for company is sent anyway
+PATIENCE_SECONDS: Final = 0.001  # until what waits for company is sent anyway
 SPIN_NANOSECONDS: Final = 100_000  # before a wait blocks: being woken takes 40 us on an H200
 TIMELINE: Final = 1  # VK_SEMAPHORE_TYPE_TIMELINE
 TIMEOUT: Final = 2  # VK_TIMEOUT
@@ -47,6 +50,8 @@ class Timeline:
         kind = api.struct("VkSemaphoreTypeCreateInfo", semaphoreType=TIMELINE)
         self._semaphore = gpu.made("vkCreateSemaphore", "VkSemaphore", api.struct("VkSemaphoreCreateInfo", pNext=kind))
         self._held: list[Any] = []  # command buffers that wait for company
+        self._latest = 0  # when the last submission came
+        self._array, self._null = ffi.new("VkCommandBuffer[]", 2 * MOST_TOGETHER), ffi.NULL
         self._batches: deque[int] = deque()  # their last numbers, of those that are under way
         self._sender = LateSender(self._send_late)
         self._running: deque[tuple[int, Labels]] = deque()
@@ -65,23 +70,28 @@ class Timeline:
     def submit(self, buffers: Sequence[Any], labels: Labels) -> int:
         """Start these command buffers, one after the other; the submission's number. `labels` name its kernels."""
         with self._gpu.lock:
-            self.require()
-            first, count = not self._held, len(self._held)
+            if self.lost is not None:
+                self.require()
+            count, now = len(self._held), perf_counter_ns()
             self._held += buffers
-            self.submitted += 1
-            self._running.append((self.submitted, labels))
+            self.submitted = number = self.submitted + 1
+            self._running.append((number, labels))
+            few = MOST_IN_BURST if now - self._latest < BURST_NANOSECONDS else 1
+            self._latest = now
+            waiting = number - self.sent
             try:
-                if self.submitted - self.sent >= MOST_TOGETHER or not self._busy():
+                if waiting >= few and (waiting >= MOST_TOGETHER or not self._busy()):
                     self.send()
-                elif first:
+                elif waiting == 1:
                     self._sender.ask()
             except (MemoryError, RuntimeError):
                 del self._held[count:]  # this one wasn't started: the next submission has this number
                 self.submitted -= 1
                 self._running.pop()
                 raise
-            self._destroy()
-            return self.submitted
+            if self._discarded or self._waiting:
+                self._destroy()
+            return number
 
     def _busy(self) -> bool:
         """Whether the device has enough to do for now."""
@@ -93,11 +103,15 @@ class Timeline:
         """Give the driver what waits for company; the lock is held."""
         if self.sent == self.submitted:
             return
-        gpu = self._gpu
-        array = gpu.ffi.new("VkCommandBuffer[]", self._held)
-        self._submit.commandBufferCount, self._submit.pCommandBuffers = len(self._held), array
+        count = len(self._held)
+        if count > len(self._array):
+            self._array = self._gpu.ffi.new("VkCommandBuffer[]", 2 * count)
+        self._array[0:count] = self._held
+        self._submit.commandBufferCount, self._submit.pCommandBuffers = count, self._array
         self._signal[0] = self.submitted
-        self._check(gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, gpu.ffi.NULL), "vkQueueSubmit")
+        result = self._gpu.lib.vkQueueSubmit(self._queue, 1, self._submit, self._null)
+        if result:
+            self._check(result, "vkQueueSubmit")
         self._held.clear()
         self.sent = self.submitted
         self._batches.append(self.sent)
@@ -119,7 +133,8 @@ class Timeline:
         with gpu.lock:
             if self._reached < self.sent and self.lost is None:
                 result = gpu.lib.vkGetSemaphoreCounterValue(gpu.device, self._semaphore, out)
-                self._check(result, "vkGetSemaphoreCounterValue")
+                if result:
+                    self._check(result, "vkGetSemaphoreCounterValue")
                 self._arrive(out[0])
             return self._reached
 

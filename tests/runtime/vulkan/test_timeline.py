@@ -103,6 +103,7 @@ def slow(vulkan, monkeypatch):
         return 0
 
     timeline.idle()
+    monkeypatch.setattr(vulkan_timeline, "MOST_IN_BURST", 1)
     library = Library(real, vkQueueSubmit=submit, vkGetSemaphoreCounterValue=counter)
     monkeypatch.setattr(vulkan.gpu, "lib", library)
     return sizes
@@ -139,6 +140,20 @@ def test_what_waits_for_company_is_sent_when_no_call_comes(vulkan):
     while timeline.sent < timeline.submitted and time.monotonic() < deadline:
         time.sleep(0.001)
     assert timeline.sent == timeline.submitted
+
+
+def test_a_few_submissions_right_after_another_go_together(vulkan, monkeypatch):
+    """Whatever the device does; the first one goes at once."""
+    timeline, sizes = vulkan.gpu.timeline, []
+    monkeypatch.setattr(timeline._sender, "ask", lambda: None)
+    compiled, x = repeated_call()
+    monkeypatch.setattr(vulkan_timeline, "BURST_NANOSECONDS", 10**12)
+    monkeypatch.setattr(timeline, "_busy", lambda: False)
+    timeline._latest = -(10**12)
+    for _ in range(9):
+        compiled(x)
+        sizes.append(timeline.submitted - timeline.sent)
+    assert sizes == [0, 1, 2, 3, 0, 1, 2, 3, 0]
 
 
 def test_a_refusal_leaves_what_waited_for_company(vulkan, slow, monkeypatch):
