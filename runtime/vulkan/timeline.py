@@ -18,7 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize, ref
 
+from loopgrad.runtime.processes import child_safe_lock
 from loopgrad.runtime.vulkan.api import ERROR_DEVICE_LOST, TYPE_CPU
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Timeline:
         self._latest = 0  # when the last submission came
         self._array, self._null = ffi.new("VkCommandBuffer[]", 2 * MOST_TOGETHER), ffi.NULL
         self._batches: deque[int] = deque()  # their last numbers, of those that are under way
-        self._sender = LateSender(self._send_late)
+        self._sender = LateSender(self)
         self._running: deque[tuple[int, Labels]] = deque()
         self._discarded: deque[tuple[Callable[..., None], Any]] = deque()
         self._waiting: deque[tuple[int, Callable[..., None], Any]] = deque()
@@ -116,7 +118,8 @@ class Timeline:
         self.sent = self.submitted
         self._batches.append(self.sent)
 
-    def _send_late(self) -> None:
+    def send_late(self) -> None:
+        """What `send` does, for nobody in particular."""
         with self._gpu.lock:
             if self.lost is None:
                 with suppress(MemoryError, RuntimeError):  # whoever waits for it tries again, and is told
@@ -222,12 +225,14 @@ class Timeline:
 
 
 class LateSender:
-    """A thread that sends what waits for company when no call comes that does."""
+    """A thread that sends what waits for company when no call comes that does. It ends with the timeline, and sends
+    nothing once the process ends."""
 
-    def __init__(self, send: Callable[[], None]) -> None:
-        self._send = send
-        self._asked = threading.Event()
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = ref(timeline)
+        self._asked, self._sending, self._ended = threading.Event(), child_safe_lock(), False
         self._thread: threading.Thread | None = None
+        finalize(timeline, self._end)
 
     def ask(self) -> None:
         """Something waits."""
@@ -241,4 +246,14 @@ class LateSender:
             self._asked.wait()
             self._asked.clear()
             sleep(PATIENCE_SECONDS)
-            self._send()
+            with self._sending:
+                timeline = self._timeline()
+                if timeline is None or self._ended:
+                    return
+                timeline.send_late()
+                del timeline
+
+    def _end(self) -> None:
+        with self._sending:
+            self._ended = True
+        self._asked.set()

@@ -142,6 +142,17 @@ def test_what_waits_for_company_is_sent_when_no_call_comes(vulkan):
     assert timeline.sent == timeline.submitted
 
 
+def test_the_thread_that_sends_late_ends_with_its_device():
+    sender = VulkanDevice(0).gpu.timeline._sender
+    sender.ask()
+    thread = sender._thread
+    deadline = time.monotonic() + 30
+    while thread.is_alive() and time.monotonic() < deadline:
+        gc.collect()
+        thread.join(0.01)
+    assert not thread.is_alive()
+
+
 def test_a_few_submissions_right_after_another_go_together(vulkan, monkeypatch):
     """Whatever the device does; the first one goes at once."""
     timeline, sizes = vulkan.gpu.timeline, []
