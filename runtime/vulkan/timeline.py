@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from queue import SimpleQueue
 from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, Final
 from weakref import finalize, ref
@@ -230,7 +231,9 @@ class LateSender:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = ref(timeline)
-        self._asked, self._sending, self._ended = threading.Event(), child_safe_lock(), False
+        self._asked: SimpleQueue[None] = SimpleQueue()
+        self._awake = False  # it was asked, and hasn't looked yet
+        self._sending, self._ended = child_safe_lock(), False
         self._thread: threading.Thread | None = None
         finalize(timeline, self._end)
 
@@ -239,13 +242,15 @@ class LateSender:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="loopgrad-vulkan-sender", daemon=True)
             self._thread.start()
-        self._asked.set()
+        if not self._awake:
+            self._awake = True
+            self._asked.put(None)
 
     def _run(self) -> None:
         while True:
-            self._asked.wait()
-            self._asked.clear()
+            self._asked.get()
             sleep(PATIENCE_SECONDS)
+            self._awake = False
             with self._sending:
                 timeline = self._timeline()
                 if timeline is None or self._ended:
@@ -256,4 +261,4 @@ class LateSender:
     def _end(self) -> None:
         with self._sending:
             self._ended = True
-        self._asked.set()
+        self._asked.put(None)
