@@ -18,7 +18,7 @@ from loopgrad.lazy.numpy.joining import append
 from loopgrad.lazy.numpy.movement import concat, moveaxis, reshape
 from loopgrad.lazy.numpy.reduction import any, diff, sum
 from loopgrad.lazy.numpy.running_totals import cumsum
-from loopgrad.lazy.numpy.sorting import argsort, lexsort
+from loopgrad.lazy.numpy.sorting import argsort, lexsort, sort
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
@@ -50,11 +50,13 @@ class UniqueInverse(NamedTuple):
 
 
 class _Unique:
-    """The slices of an array along an axis (None: its elements) in order, and where each different one begins."""
+    """The slices of an array along an axis (None: its elements) in order, and where each different one begins. Where
+    nobody asks for `positions`, slices of one element are sorted themselves, which takes less than their positions."""
 
     def __init__(
-        self, x: ArrayLike, axis: int | None, equal_nan: bool, size: int | None = None, fill_value: Any = None
-    ) -> None:
+        self, x: ArrayLike, axis: int | None, equal_nan: bool, size: int | None = None, fill_value: Any = None,
+        positions: bool = True,
+    ) -> None:  # fmt: skip
         self.x, self.axis, self.size, self.fill_value = as_tensor(x), axis, size, fill_value
         shape = self.x._value.shape
         if axis is None:
@@ -66,9 +68,14 @@ class _Unique:
         if not width:
             fix = "choose another axis"
             raise ShapeError(explained("unique", "slices with elements", self.x._value.type, fix))
-        self.order, self.begins = _in_order(reshape(self.slices, (self.count, width)), equal_nan)
+        rows = reshape(self.slices, (self.count, width))
+        self.sorted: Tensor | None = None
+        if width == 1 and not positions:
+            self.sorted, self.begins = _elements_in_order(rows, equal_nan)
+        else:
+            self.order, self.begins = _rows_in_order(rows, equal_nan)
         if size is None:
-            evaluate(self.order, self.begins)  # together, so that one sort does
+            evaluate(self.order if self.sorted is None else self.sorted, self.begins)  # together, so that one sort does
         elif size and not self.count:
             fix = "leave size out, or pass 0"
             raise ShapeError(explained("unique", "at least one element where there is a size", "none", fix))
@@ -81,7 +88,11 @@ class _Unique:
 
     @property
     def values(self) -> Tensor:
-        found = take(self.slices, self.indices, axis=0)
+        if self.sorted is None:
+            found = take(self.slices, self.indices, axis=0)
+        else:
+            found = take(self.sorted, self.first)
+            found = reshape(found, (*found._value.shape, *self.slices._value.shape[1:]))
         if self.size is not None and self.fill_value is not None:
             there = arange(self.size) < sum(self.begins)
             kept = reshape(there, (self.size, *(1,) * (len(found._value.shape) - 1)))
@@ -103,17 +114,27 @@ class _Unique:
 
 
 @repeated
-def _in_order(rows: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor]:
+def _rows_in_order(rows: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor]:
     """The order of rows, and whether each in that order differs from the one before it."""
-    count, width = rows._value.shape
-    columns = [rows[:, k] for k in range(width)]
-    order = argsort(columns[0]) if width == 1 else lexsort(columns[::-1])
-    ordered = take(rows, order, axis=0)
+    columns = [rows[:, k] for k in range(rows._value.shape[1])]
+    order = argsort(columns[0]) if len(columns) == 1 else lexsort(columns[::-1])
+    return order, _begins(take(rows, order, axis=0), equal_nan)
+
+
+@repeated
+def _elements_in_order(rows: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor]:
+    """Rows of one element in order, and whether each differs from the one before it."""
+    ordered = sort(rows[:, 0])
+    return ordered, _begins(ordered[:, None], equal_nan)
+
+
+def _begins(ordered: Tensor, equal_nan: bool) -> Tensor:
+    count, width = ordered._value.shape
     later, earlier = ordered[1:], ordered[: max(count - 1, 0)]
     differs = not_equal(later, earlier)
     if equal_nan and width == 1:
         differs = logical_and(differs, logical_not(_both_nan(later, earlier)))
-    return order, concat([ones((1,), dtype=bool), any(differs, axis=1)]) if count else ones((0,), dtype=bool)
+    return concat([ones((1,), dtype=bool), any(differs, axis=1)]) if count else ones((0,), dtype=bool)
 
 
 def _both_nan(x: Tensor, y: Tensor) -> Tensor:
@@ -147,7 +168,7 @@ def unique(
     >>> lg.unique(lg.asarray([3, 1, 3]), return_counts=True)
     (Tensor([1, 3], dtype=int64), Tensor([1, 2], dtype=int64))
     """
-    found = _Unique(x, axis, equal_nan, size, fill_value)
+    found = _Unique(x, axis, equal_nan, size, fill_value, return_index or return_inverse)
     results = [found.values]
     if return_index:
         results.append(found.indices)
@@ -165,7 +186,7 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     >>> lg.unique_values(lg.asarray([3, 1, 3]))
     Tensor([1, 3], dtype=int64)
     """
-    return _Unique(x, None, False, size, fill_value).values
+    return _Unique(x, None, False, size, fill_value, positions=False).values
 
 
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
@@ -174,7 +195,7 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     >>> lg.unique_counts(lg.asarray([3, 1, 3])).counts
     Tensor([1, 2], dtype=int64)
     """
-    found = _Unique(x, None, False, size, fill_value)
+    found = _Unique(x, None, False, size, fill_value, positions=False)
     return UniqueCounts(found.values, found.counts)
 
 

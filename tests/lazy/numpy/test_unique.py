@@ -92,3 +92,12 @@ def test_what_is_refused() -> None:
         lg.compile(lg.unique)(lg.asarray([1.0, 2.0]))
     with pytest.raises(lg.ShapeError, match="expected slices with elements"):
         lg.unique(lg.zeros((3, 0)), axis=0)
+
+
+def test_positions_are_sorted_only_where_somebody_asks_for_them() -> None:
+    """On the way there, elements would be looked up in that order."""
+    x = lg.asarray([3.0, 1.0, 3.0])
+    values = lg.compile(lambda x: lg.unique(x, size=4, return_counts=True))
+    assert "argsort" not in str(values.plan(x))
+    inverse = lg.compile(lambda x: lg.unique(x, size=4, return_inverse=True))
+    assert "argsort" in str(inverse.plan(x))
