@@ -163,6 +163,18 @@ def test_settings_and_devices_are_looked_at() -> None:
             np.testing.assert_allclose(lg.linalg.inv(lg.asarray(B)), np.linalg.inv(B), rtol=1e-12)
 
 
+def test_every_device_has_programs_of_calls(device: str) -> None:
+    with lg.default_device(device):
+        for k in range(4):
+            array = A + k
+            w, v = lg.linalg.eigh(lg.asarray(array))
+            np.testing.assert_allclose(np.asarray(v) * np.asarray(w) @ np.asarray(v).T, array, atol=1e-10)
+            quotient, rest = lg.divmod(lg.asarray(array), 0.75)
+            np.testing.assert_allclose(quotient, array // 0.75)
+            np.testing.assert_allclose(rest, array % 0.75, atol=1e-12)
+            assert w.device == rest.device == device
+
+
 def test_loops_of_functions_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     taps, signal = np.array([0.5, 0.25]), np.linspace(-1.0, 1.0, 9)
     for k in range(5):
