@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from loopgrad.codegen.options import Options
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.placement.layout import ProcessPart
 from loopgrad.graph.placement.places import Place
 from loopgrad.graph.placement.program import new_partition, partitioned
 from loopgrad.graph.primitives.collectives import ENGINE, columns
+from loopgrad.runtime.devices import get_device
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -126,3 +128,9 @@ def together(outputs: list[list[Any]], places: Sequence[Place]) -> Arrays:
         else:
             found.append(np.concatenate(each, axis=place.axis))
     return found
+
+
+def compiled(graph: Graph, arrays: Arrays) -> Arrays:
+    """As `interpret`, by the CPU."""
+    device = get_device("cpu")
+    return [device.get(b) for b in device.compile(graph, Options()).run([device.put(a) for a in arrays])]
