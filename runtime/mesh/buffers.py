@@ -59,8 +59,8 @@ class NumberBuffer(MeshBuffer):
 
     __slots__ = ("number",)
 
-    def __init__(self, local: Buffer, device: str, number: np.ndarray[Any, Any]) -> None:
-        super().__init__(local, device, local.type, None)
+    def __init__(self, local: Buffer, device: str, type: TensorType, number: np.ndarray[Any, Any]) -> None:
+        super().__init__(local, device, type, None)
         self.number = number
 
 

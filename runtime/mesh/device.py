@@ -70,6 +70,7 @@ class MeshDevice:
         self.name = PREFIX + inner.name
         self.inner = inner
         self._inner_name = inner.name
+        self._meets = communicator.meets
         self.communicator = communicator
         self.part = ProcessPart(communicator.rank, communicator.size)
         host = "collectives go through the host's memory"
@@ -89,7 +90,7 @@ class MeshDevice:
         local = self.inner.put(array, copy)
         if array.ndim:
             return MeshBuffer(local, self.name, local.type, None)
-        return NumberBuffer(local, self.name, array.copy())
+        return NumberBuffer(local, self.name, local.type, array.copy())
 
     def put_lanes(self, own: np.ndarray[Any, Any], n: int, axis: int = 0) -> MeshBuffer:
         """This process' lanes of an array of n along an axis."""
@@ -109,7 +110,9 @@ class MeshDevice:
     def _lent(self, array: np.ndarray[Any, Any], type: TensorType) -> Buffer:
         """What all processes have, of memory that their devices read."""
         local = Buffer(array, self._inner_name, type)
-        return MeshBuffer(local, self.name, type, None) if type.shape else NumberBuffer(local, self.name, array)
+        if type.shape or not self._meets:
+            return MeshBuffer(local, self.name, type, None)
+        return NumberBuffer(local, self.name, type, array)
 
     def get(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = local_array(buffer, self.inner.get)
