@@ -158,12 +158,8 @@ def _batched_meetings(x, p):
 
 def _products(x, p):
     """Over lanes, and over what each lane has."""
-
-    def loss(x, p):
-        own = lg.prod(lg.stack([x, x * p - 0.5], axis=1), axis=1)
-        return lg.prod(1.0 + x * p / 10.0) + lg.sum(own)
-
-    return lg.value_and_grad(loss, argnums=(0, 1))(x, p)
+    own = lambda x, p: lg.sum(lg.prod(lg.stack([x, x * p - 0.5], axis=1), axis=1))  # noqa: E731
+    return lg.value_and_grad(lambda x, p: lg.prod(1.0 + x * p / 10.0) + own(x, p), argnums=(0, 1))(x, p)
 
 
 def _lanes(n: int) -> list[Any]:
