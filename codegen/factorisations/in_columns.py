@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import IN_COLUMNS
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives.factorisations import batch_rank, extents
 
 MOST: Final = 32  # rows and columns, whose code is written out
+MOST_PIVOTED: Final = 16  # those where pivots are looked for, which one invocation does for all
 FEWEST: Final = 9  # those that a lane has in registers are fewer
 WORTH_IT: Final = 17  # matrices; fewer are calls of a library
 
@@ -26,18 +27,25 @@ def _of_system(node: Node) -> Sequence[int]:
     return (*extents(node, 0), *extents(node, 3))
 
 
-SIZES: Final[dict[str, Callable[[Node], Sequence[int]]]] = {
-    "cholesky": _of_matrix,
-    "lu": _of_matrix,
-    "qr": _of_matrix,
-    "solve_factored": _of_system,
+class Columns(NamedTuple):
+    """Rows and columns of what is had by columns, and for how many that is worth it."""
+
+    sizes: Callable[[Node], Sequence[int]]
+    most: int = MOST
+
+
+ROWS: Final[dict[str, Columns]] = {
+    "cholesky": Columns(_of_matrix),
+    "lu": Columns(_of_matrix, MOST_PIVOTED),
+    "qr": Columns(_of_matrix),
+    "solve_factored": Columns(_of_system, MOST_PIVOTED),
 }
-"""Rows and columns of what is had by columns."""
 
 
 def in_columns(node: Node, library: frozenset[str]) -> bool:
     """Whether it is done so, outside of loops."""
-    if IN_COLUMNS not in library or node.op not in SIZES or "pairs" in node.attrs:
+    if IN_COLUMNS not in library or node.op not in ROWS or "pairs" in node.attrs:
         return False
-    count, sizes = prod(node.operands[0].shape[: batch_rank(node)]), SIZES[node.op](node)
-    return count >= WORTH_IT and min(sizes) > 0 and FEWEST <= max(sizes) <= MOST
+    row = ROWS[node.op]
+    count, sizes = prod(node.operands[0].shape[: batch_rank(node)]), row.sizes(node)
+    return count >= WORTH_IT and min(sizes) > 0 and FEWEST <= max(sizes) <= row.most

@@ -1,10 +1,11 @@
 """LU factors of many small matrices, solutions by them, and Cholesky's factors (see matrix_columns).
 
-    lu                column k finds its pivot, the largest element from place k on (a NaN is larger than all), and
-                      leaves the quotients behind it; each column exchanges its two elements and is eliminated
+    lu                column k finds its pivot, the largest element from place k on (a NaN is larger than all), and is
+                      left; each invocation makes one quotient; each column exchanges two elements and is eliminated
     solve_factored    the factors wait in memory of the workgroup; who has a column of b solves for it alone
-    cholesky          column k divided by the root of its pivot is left, and taken times an element of it from those
-                      behind it; what isn't positive makes NaN of the last element, and that of the matrix
+    cholesky          column k is left, divided by the root of its pivot, an element by each invocation, and taken
+                      times one of them from the columns behind it; what isn't positive makes NaN of the last element,
+                      and that of the matrix
 
 In the order of `graph.primitives.factorisations`.
 """
@@ -56,6 +57,7 @@ class _Elimination(MatrixColumns):
         super().__init__(e, tile, program.type, program.count, program.m, program.members)
         self.p, steps = program, self.matrices * program.steps
         self.quotients = e.b.shared(program.type, steps * program.m)
+        self.raw = e.b.shared(program.type, self.matrices * program.m)
         self.pivots = e.b.shared("i32", steps)
         self.order = e.b.shared("i32", self.matrices * program.m)
 
@@ -69,13 +71,13 @@ class _Elimination(MatrixColumns):
         self.store(1, p.n, self.get())
         first = self.e.both(leads, self.exists)
         for array, held, size in ((2, self.pivots, p.steps), (3, self.order, p.m)):
-            self.e.when(first, partial(self._leave, array, held, size))
+            self.e.when(first, partial(self._leave_numbers, array, held, size))
 
     def _in_order(self) -> None:
         for i in range(self.p.m):
             self.b.shared_set(self.order, self._order_place(self.code.i32(i)), self.code.i32(i))
 
-    def _leave(self, array: int, held: object, size: int) -> None:
+    def _leave_numbers(self, array: int, held: object, size: int) -> None:
         """The numbers of a matrix."""
         c = self.code
         base = self.e.at(self.e.table.params[array], self.number, size * INDEX)
@@ -92,7 +94,9 @@ class _Elimination(MatrixColumns):
     def _step(self, k: Val) -> None:
         b, x, c = self.b, self.x, self.code
         own = b.inst("IEqual", "bool", self.column, k)
-        self.e.when(own, lambda: self._leave_quotients(k))
+        self.e.when(own, lambda: self._leave(k))
+        b.barrier()
+        self.e.when(c.test("ULessThan", self.column, self.p.m), lambda: self._divide(k))
         b.barrier()
         pivot = b.shared_get(self.pivots, self.cell(k, 1, self.p.steps), "i32")
         self.e.when(c.test("IEqual", self.column, 0), lambda: self._exchange(k, pivot))
@@ -116,22 +120,27 @@ class _Elimination(MatrixColumns):
         for place, number in zip(places, reversed(numbers), strict=True):
             self.b.shared_set(self.order, place, number)
 
-    def _leave_quotients(self, k: Val) -> None:
-        """Of the elements behind the pivot by it, as if it were at its place; and where it is."""
+    def _leave(self, k: Val) -> None:
+        """The column, and where its pivot is."""
         x, c, column = self.x, self.code, self.get()
         endless = self.b.const(self.type, float("inf"))
-        best, pivot, most = self.b.const(self.type, -1.0), k, self.zero
+        best, pivot = self.b.const(self.type, -1.0), k
         for i, v in enumerate(column):
             size = x.select(x.is_nan(v), endless, x.abs(v))
             larger = x.both(x.lt(best, size), x.invert(c.test("UGreaterThan", k, i)))
-            best, most = x.select(larger, size, best), x.select(larger, v, most)
-            pivot = self.e.select(larger, c.i32(i), pivot)
+            best, pivot = x.select(larger, size, best), self.e.select(larger, c.i32(i), pivot)
+            self.b.shared_set(self.raw, self._order_place(c.i32(i)), v)
         self.b.shared_set(self.pivots, self.cell(k, 1, self.p.steps), pivot)
-        first, nothing = self.at(k, column), x.eq(most, self.zero)
-        divisor = x.select(nothing, self.one, most)
-        for i, v in enumerate(column):
-            moved = x.select(c.test("IEqual", pivot, i), first, v)
-            self.b.shared_set(self.quotients, self._place(k, i), x.div(moved, divisor))
+
+    def _divide(self, k: Val) -> None:
+        """What is at the invocation's place, once the pivot is at its own, by the pivot."""
+        b, x = self.b, self.x
+        pivot = b.shared_get(self.pivots, self.cell(k, 1, self.p.steps), "i32")
+        moved = self.e.select(b.inst("IEqual", "bool", pivot, self.column), k, self.column)
+        value, divisor = (b.shared_get(self.raw, self._order_place(i), self.type) for i in (moved, pivot))
+        divisor = x.select(x.eq(divisor, self.zero), self.one, divisor)
+        place = self.code.op("IAdd", self.cell(k, self.p.m, self.p.steps), self.column)
+        b.shared_set(self.quotients, place, x.div(value, divisor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,7 @@ class _Roots(MatrixColumns):
         super().__init__(e, tile, program.type, program.count, program.n, program.members)
         self.n, self.none = program.n, e.b.const(program.type, float("nan"))
         self.finished = e.b.shared(program.type, self.matrices * program.n * program.n)
+        self.raw = e.b.shared(program.type, self.matrices * program.n)
 
     def emit(self) -> None:
         c, x, n = self.code, self.x, self.n
@@ -168,7 +178,9 @@ class _Roots(MatrixColumns):
     def _step(self, k: Val) -> None:
         b, x, c, column = self.b, self.x, self.code, self.get()
         own = b.inst("IEqual", "bool", self.column, k)
-        self.e.when(own, lambda: self._finish(k))
+        self.e.when(own, self._leave)
+        b.barrier()
+        self.e.when(c.test("ULessThan", self.column, self.n), lambda: self._finish(k))
         b.barrier()
         place = self.e.select(c.test("ULessThan", self.column, self.n), self.column, k)
         less = x.neg(self._get(k, place))
@@ -177,13 +189,22 @@ class _Roots(MatrixColumns):
             finished = self._get(k, c.i32(i))
             b.set(element, x.select(later, x.fma(less, finished, v), x.select(own, finished, v)))
 
+    def _raw_place(self, i: Val) -> Val:
+        return self.code.op("IAdd", self.code.times(self.slot, self.n), i)
+
+    def _leave(self) -> None:
+        for i, v in enumerate(self.get()):
+            self.b.shared_set(self.raw, self._raw_place(self.code.i32(i)), v)
+
     def _finish(self, k: Val) -> None:
-        x, c, column = self.x, self.code, self.get()
-        pivot = self.at(k, column)
+        """The element at the invocation's place."""
+        b, x = self.b, self.x
+        pivot, value = (b.shared_get(self.raw, self._raw_place(i), self.type) for i in (k, self.column))
         root = x.select(x.lt(self.zero, pivot), x.sqrt(pivot), self.none)
-        for i, (behind, v) in enumerate(zip(self.behind(k), column, strict=True)):
-            found = x.select(behind, x.div(v, root), x.select(c.test("IEqual", k, i), root, self.zero))
-            self.b.shared_set(self.finished, c.plus(self.cell(k, self.n, self.n), i), found)
+        behind, own = (b.inst(test, "bool", self.column, k) for test in ("UGreaterThan", "IEqual"))
+        found = x.select(behind, x.div(value, root), x.select(own, root, self.zero))
+        place = self.code.op("IAdd", self.cell(k, self.n, self.n), self.column)
+        b.shared_set(self.finished, place, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +273,7 @@ class _Solution(MatrixColumns):
 def _make_lu(routine: Routine) -> None:
     (a,) = routine.inputs
     *batch, m, n = a.type.shape
-    program = LuColumns(element_type(a.type.dtype), prod(batch), m, n, members(n))
+    program = LuColumns(element_type(a.type.dtype), prod(batch), m, n, members(m, n))
     tiles = -(-program.count * program.members // GROUP)
     routine.by_groups("lu_columns", program, tiles, a, *routine.outputs, needs=Workgroups(group=GROUP))
 

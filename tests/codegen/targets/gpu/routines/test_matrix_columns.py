@@ -83,7 +83,7 @@ def test_lu(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(device().get(got), expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(("n", "columns", "dtype"), [(9, 1, "float64"), (16, 3, "float32"), (12, 32, "float64")])
+@pytest.mark.parametrize(("n", "columns", "dtype"), [(9, 1, "float64"), (16, 3, "float32"), (12, 16, "float64")])
 def test_solutions_and_their_derivatives(gpu: str, n: int, columns: int, dtype: str) -> None:
     rng = np.random.default_rng(n)
     a, b = [rng.normal(size=shape).astype(dtype) for shape in ((18, n, n), (18, n, columns))]
