@@ -46,6 +46,7 @@ def flavour() -> Flavour:
         group_id="add i32 %group_id, 0",
         barrier=(WAIT,),
         asked_memory=99 << 10,
+        exchanges=True,
         attributes="nounwind",
         declarations="declare i32 @pthread_barrier_wait(ptr)",
         arguments=", i32 %group_id, i32 %local_id, ptr %shared, ptr %barrier",

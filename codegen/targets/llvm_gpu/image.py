@@ -47,7 +47,10 @@ class LlvmImage:
     @property
     def geometry(self) -> Geometry:
         f = self.flavour
-        return Geometry(self.group, asked_memory=f.asked_memory, sums_group=f.summed_group, warpgroups=self.warpgroups)
+        return Geometry(
+            self.group, asked_memory=f.asked_memory, sums_group=f.summed_group, warpgroups=self.warpgroups,
+            exchanges=f.exchanges,
+        )  # fmt: skip
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.group

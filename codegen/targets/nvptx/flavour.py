@@ -30,6 +30,7 @@ NVPTX: Final = Flavour(
     summed_group=64,  # fewer warps wait for the longest of theirs: 1.41 times as long with 256
     staged_attributes='"nvvm.minctasm"="{resident}"',
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
+    exchanges=True,
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"

@@ -2,7 +2,7 @@
 
 What an invocation makes of its elements it keeps for the next stage. What a stage reduces, members fold first each for
 itself, then in a tree over all of a row, by exchanging registers where the target has instructions for that, else by
-memory of the workgroup; afterwards each of them has the row's number.
+memory of the workgroup, as the warps do that have a long row together; afterwards each of them has the row's number.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import prod
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
 from loopgrad.codegen.math.compensated import balanced
-from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.assembler import WARP, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupPartials, Partial, combined, nothing, number, with_terms
 from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
+
+MOST_AT_ONCE: Final = 16  # lanes whose operations are written one beside the other; of more
+SOME_AT_ONCE: Final = 8
 
 EmitOps = Callable[[Emitter, Block], tuple[Val, ...]]
 
@@ -55,17 +59,19 @@ class RegisterRows:
             vector = vector if whole else e.select(inside, vector, e.b.const("i32", vectors - 1))
             self.columns.append(e.b.inst("IMul", "i32", vector, e.b.const("i32", shape.side)))
         self.positions = [e.b.const("i32", n) for n in range(shape.turns * shape.side)]
-        self.partials = {} if e.b.matrix_units else self._in_memory(e.kernel)
+        self.warps = shape.members // WARP  # that have one row
+        count = e.b.group // (WARP if e.b.matrix_units else 1)
+        self.partials = {} if e.b.matrix_units and self.warps < 2 else self._in_memory(e.kernel, count)
 
     def _split(self, own: Val, members: int) -> tuple[Val, Val]:
         b = self.b
         shift, mask = b.const("i32", members.bit_length() - 1), b.const("i32", members - 1)
         return b.inst("ShiftRightLogical", "i32", own, shift), b.inst("BitwiseAnd", "i32", own, mask)
 
-    def _in_memory(self, kernel: Kernel) -> dict[tuple[int, int], GroupPartials]:
-        """Of each stage's reductions, where invocations exchange no registers."""
+    def _in_memory(self, kernel: Kernel, count: int) -> dict[tuple[int, int], GroupPartials]:
+        """Of each stage's reductions, where invocations exchange no registers, or more than a warp has a row."""
         return {
-            (n, slot): GroupPartials(self.e, r, self.b.group)
+            (n, slot): GroupPartials(self.e, r, count)
             for n, stage in enumerate(kernel.stages)
             for slot, r in enumerate(stage.reductions)
             if self.shape.members > 1
@@ -104,8 +110,13 @@ class RegisterRows:
             for beside in range(shape.side):
                 position = self.positions[turn * shape.side + beside]
                 enter.append(partial(self._enter, e, position, start, wide, (*outer, *indices), beside))
-        with e.contributing(_Folds(self, e, n, row)):
-            emit_together(e, enter, body, self.emit_block, shape.side)
+        folds = _Folds(self, e, n, row)
+        at_once = len(enter) if len(enter) <= MOST_AT_ONCE else max(SOME_AT_ONCE, shape.side)
+        for first in range(0, len(enter), at_once):
+            folds.first = first
+            with e.contributing(folds):
+                emit_together(e, enter[first : first + at_once], body, self.emit_block, shape.side)
+        folds.finish()
 
     def _enter(self, e: Emitter, position: Val, start: Val, column: Val, indices: tuple[Val, ...], beside: int) -> None:
         """What follows is the lane so many after the first of its turn."""
@@ -124,14 +135,9 @@ class RegisterRows:
         if b.matrix_units is None:
             if members == 1:
                 return mine
-            array = self.partials[n, slot]
-            array.set(b.local_id(), mine)
-            b.barrier()
-            first = b.inst("IMul", "i32", self.near, b.const("i32", members))
-            places = [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(members)]
-            return balanced(partial(combined, e, r), [array.get(place) for place in places])
+            return self._gathered(self.partials[n, slot], r, b.local_id(), mine, members)
         distance = 1
-        while distance < members:
+        while distance < min(members, WARP):
             other = tuple([self._across(x, distance) for x in mine])
             bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance))
             lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
@@ -141,7 +147,19 @@ class RegisterRows:
             )
             mine = combined(e, r, x, y)
             distance *= 2
-        return mine
+        if self.warps < 2:
+            return mine
+        warp = b.inst("ShiftRightLogical", "i32", b.local_id(), b.const("i32", WARP.bit_length() - 1))
+        return self._gathered(self.partials[n, slot], r, warp, mine, self.warps)
+
+    def _gathered(self, array: GroupPartials, r: Reduction, own: Val, mine: Partial, count: int) -> Partial:
+        """What `count` neighbours in an array of the workgroup make, of which the invocation's is at place `own`."""
+        e, b = self.e, self.b
+        array.set(own, mine)
+        b.barrier()
+        first = b.inst("IMul", "i32", self.near, b.const("i32", count))
+        places = [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(count)]
+        return balanced(partial(combined, e, r), [array.get(place) for place in places])
 
     def _across(self, x: Val, distance: int) -> Val:
         """The value of the member whose number differs in this bit."""
@@ -174,15 +192,26 @@ class _Folds:
 
     def __init__(self, rows: RegisterRows, e: Emitter, n: int, row: Val) -> None:
         self.rows, self.e, self.n, self.row = rows, e, n, row
+        self.first = 0  # of the lanes that give now
+        self.given = {slot: nothing(e, r) for slot, r in enumerate(e.kernel.reductions)}
 
     def add(self, e: Emitter, slot: int, *terms: Val) -> None:
-        r, rows, b = e.kernel.reductions[slot], self.rows, e.b
-        none, side = nothing(e, r), rows.shape.side
-        counted = []
-        for place, x in enumerate(terms):
-            inside = rows.inside[place // side]
+        r, side = e.kernel.reductions[slot], self.rows.shape.side
+        none, counted = nothing(e, r), []
+        for place, x in enumerate(terms, self.first):
+            inside = self.rows.inside[place // side]
             counted.append(x if inside is None else e.select(inside, x, none[0]))
-        value = number(e, r, rows.folded(self.n, slot, r, with_terms(e, r, none, counted)))
+        self.given[slot] = with_terms(e, r, self.given[slot], counted)
+
+    def finish(self) -> None:
+        """All lanes have given what they have."""
+        for slot, mine in self.given.items():
+            self._leave(slot, mine)
+
+    def _leave(self, slot: int, mine: Partial) -> None:
+        e, rows, b = self.e, self.rows, self.e.b
+        r = e.kernel.reductions[slot]
+        value = number(e, r, rows.folded(self.n, slot, r, mine))
         if r.param in e.arrays:
             e.arrays[r.param].set(e.position, value)
             return

@@ -64,6 +64,7 @@ class Geometry:
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
     warpgroups: bool = False  # which have matrix units together
+    exchanges: bool = False  # neighbouring invocations exchange registers
 
 
 @dataclass(frozen=True, slots=True)

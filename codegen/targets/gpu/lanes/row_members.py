@@ -13,33 +13,45 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Kernel, walk
+from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, RowMembers, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry, RowMembers, reduced_rows
 
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
+MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
+MOST_HELD_OF_LONG: Final = 48
+MOST_WEIGHT_OF_LONG: Final = 960  # softmax of rows of 8,192 takes 1.06 times as long so on an H200, layer norm 0.61
+MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
 MOST_WEIGHT: Final = 4000  # of an invocation's code
 SECTOR: Final = 32  # bytes that memory gives at least
 
 
-def row_members(kernel: Kernel, group: int) -> RowMembers | None:
+def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     """How the rows of a kernel with stages lie; None where they had better be in memory of the workgroup."""
     rows, length = kernel.domain
-    if rows <= FEW_ROWS or not 1 < length <= LONG_ROW or not _apart(kernel):
+    most = geometry.group if geometry.exchanges else WARP
+    longest = most * MOST_OF_LONG if geometry.exchanges else LONG_ROW
+    if rows <= FEW_ROWS or not 1 < length <= longest or not _apart(kernel):
         return None
     lanes = [stage for stage in kernel.stages if prod(stage.domain) != rows]
     if any(stage.reductions and reduced_rows(stage) != (rows, length) for stage in kernel.stages):
         return None
     side = _side(kernel, lanes)
-    found = _shared_out(-(-length // side), side, max([p.dtype.itemsize for p in kernel.params], default=4))
-    if found is None or found[0] > group:
+    itemsize = max([p.dtype.itemsize for p in kernel.params], default=4)
+    found = _shared_out(-(-length // side), side, itemsize, WARP if length <= LONG_ROW else most)
+    if found is None or found[0] > geometry.group:
         return None
     members, turns = found
     between = kernel.stages[0].params[len(kernel.params) :]
-    held = sum([-(-param.dtype.itemsize // 4) for param in between if param.size != rows]) * turns * side
-    if held > MOST_HELD or turns * side * sum(map(weight, lanes)) > MOST_WEIGHT:
+    kept, most_held, heaviest = [param for param in between if param.size != rows], MOST_HELD, MOST_WEIGHT
+    if members > WARP and turns > MOST_TURNS:
+        return None
+    if members > WARP:  # what is read again stays in registers, too: they are too many for the caches
+        kept, most_held, heaviest = [*kept, *_read(kernel, rows * length)], MOST_HELD_OF_LONG, MOST_WEIGHT_OF_LONG
+    held = sum([-(-param.dtype.itemsize // 4) for param in kept]) * turns * side
+    if held > most_held or turns * side * sum(map(weight, lanes)) > heaviest:
         return None
     return RowMembers(members, turns, side)
 
@@ -54,6 +66,13 @@ def _apart(kernel: Kernel) -> bool:
     return not any(param < len(kernel.params) for param in written & read)
 
 
+def _read(kernel: Kernel, size: int) -> list[BufferParam]:
+    """The arrays of so many elements that stages read from memory of the device."""
+    loads = [op for stage in kernel.stages for op in walk(stage.body) if op.opcode == "load"]
+    read = {op.attrs["param"] for op in loads}
+    return [param for number, param in enumerate(kernel.params) if number in read and param.size == size]
+
+
 def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
     """Elements side by side: those of a vector, of which rows of all stages are multiples."""
     side = VECTOR_BYTES // max([4, *[param.dtype.itemsize for param in kernel.params]])
@@ -62,12 +81,12 @@ def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
     return side
 
 
-def _shared_out(vectors: int, side: int, itemsize: int) -> tuple[int, int] | None:
-    """Members and turns: those that leave the fewest places empty, few members where that makes no difference, who
-    exchange less."""
-    for most in (USUAL, MOST):
+def _shared_out(vectors: int, side: int, itemsize: int, many: int) -> tuple[int, int] | None:
+    """Members (at most `many`) and turns: those that leave the fewest places empty, few members where that makes no
+    difference, who exchange less."""
+    for most in (USUAL, MOST) if many <= WARP else (USUAL, MOST, MOST_OF_LONG):
         found = []
-        for members in [1 << k for k in range(WARP.bit_length())]:
+        for members in [1 << k for k in range(many.bit_length())]:
             turns = -(-vectors // members)
             if turns * side <= max(most, side) and (members * side * itemsize >= SECTOR or members >= vectors):
                 found.append((members * turns, members, turns))

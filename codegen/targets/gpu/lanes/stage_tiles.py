@@ -12,6 +12,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import BufferParam, Kernel
 from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, register_type
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     FEW_ROWS,
@@ -21,6 +22,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     MOST_UNROLLED,
     Geometry,
     LaneMapping,
+    RowMembers,
     Tiles,
     fold_columns,
     folds_together,
@@ -44,23 +46,36 @@ COMMON: Final = 14  # of an invocation, whatever it runs
 ADDRESS: Final = 2  # of an array
 RECIPE: Final = 2  # numbers that a recipe of an elementwise operation holds
 FEWEST_RESIDENT, MOST_RESIDENT = 2, 8
+HELD_BESIDE: Final = 32  # registers of an invocation that has part of a row
 SHARE: Final = 2  # of memory of the workgroup that is left free, so that several workgroups fit
 
 
 def stage_plan(kernel: Kernel, geometry: Geometry) -> LaneMapping:
     """The plan of a kernel with stages."""
     rows, length = kernel.domain
-    members = row_members(kernel, geometry.group)
+    members = row_members(kernel, geometry)
     if members is not None:
         size = geometry.group // members.members * length
-        return LaneMapping(group=geometry.group, tiles=Tiles(size, 1, rows * length, partials=True), members=members)
+        tiles = Tiles(size, 1, rows * length, partials=True)
+        left = held_resident(kernel, members, geometry.group)
+        return LaneMapping(group=geometry.group, tiles=tiles, members=members, resident=left)
     between = kernel.stages[0].params[len(kernel.params) :]
-    tiles = stage_tiles(rows, length, kernel.stages, geometry, between)
-    assert tiles is not None, "only stages that fit are put together"
-    size = next(t.size for t, k in zip(tiles, kernel.stages, strict=True) if prod(k.domain) == rows * length)
+    each = stage_tiles(rows, length, kernel.stages, geometry, between)
+    assert each is not None, "only stages that fit are put together"
+    size = next(t.size for t, k in zip(each, kernel.stages, strict=True) if prod(k.domain) == rows * length)
     whole = Tiles(size, 1, rows * length, partials=True)
-    left = resident(kernel, tiles, geometry.group)
-    return LaneMapping(group=geometry.group, tiles=whole, stages=tiles, resident=left)
+    left = resident(kernel, each, geometry.group)
+    return LaneMapping(group=geometry.group, tiles=whole, stages=each, resident=left)
+
+
+def held_resident(kernel: Kernel, shape: RowMembers, group: int) -> int:
+    """As many workgroups on a multiprocessor as have registers for their elements twice, where several warps have a row
+    and wait for each other; 0: any number."""
+    if shape.members <= WARP:
+        return 0
+    words = max([4, *[param.dtype.itemsize for param in kernel.params]]) // 4
+    needed = 2 * shape.turns * shape.side * words + HELD_BESIDE
+    return max(min(REGISTERS // (group * -(-needed // UNIT) * UNIT), MOST_RESIDENT), FEWEST_RESIDENT)
 
 
 def resident(kernel: Kernel, tiles: Sequence[Tiles], group: int) -> int:

@@ -54,7 +54,7 @@ def of_rows(function: Any, length: int, dtype: Any) -> tuple[Graph, Any]:
 
 def members(function: Any, length: int, dtype: Any = float32) -> RowMembers | None:
     (kernel,) = with_row_stages(schedule(of_rows(function, length, dtype)[0], DEFAULT_OPTIONS), Geometry()).kernels
-    return row_members(kernel, 256)
+    return row_members(kernel, Geometry())
 
 
 @pytest.mark.parametrize("length", [8, 17, 100])
@@ -99,10 +99,45 @@ def test_what_lies_in_memory_between_stages_isnt_held() -> None:
     assert members(both, 32) is None
 
 
-def test_long_rows_are_in_memory_of_the_workgroup() -> None:
-    graph, _ = trace(softmax, [TensorType((300, 2048), float32)])
-    (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), Geometry()).kernels
-    assert row_members(kernel, 256) is None
+def below_the_largest(x: Value) -> list[Value]:
+    """Few operations."""
+    return [ops.sub(x, spread(ops.reduce_max(x, (1,)), x))]
+
+
+@pytest.mark.parametrize(
+    ("function", "length", "dtype", "held"),
+    [
+        (softmax, 2048, float32, RowMembers(members=256, turns=2, side=4)),
+        (softmax, 1001, float32, RowMembers(members=128, turns=8, side=1)),
+        (softmax, 2048, float64, RowMembers(members=256, turns=4, side=2)),
+        (below_the_largest, 8192, float32, RowMembers(members=256, turns=8, side=4)),
+        (softmax, 8192, float32, None),
+        (below_the_largest, 4099, float32, None),
+        (below_the_largest, 8200, float32, None),
+    ],
+)
+def test_several_warps_have_a_long_row(function: Any, length: int, dtype: Any, held: RowMembers | None) -> None:
+    """Where they exchange registers, of what is light and comes as vectors; else it is in memory of the workgroup."""
+    graph, _ = trace(function, [TensorType((300, length), dtype)])
+    geometry = Geometry(exchanges=True)
+    kernel = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels[0]
+    assert (row_members(kernel, geometry) if kernel.stages else None) == held
+    assert row_members(kernel, Geometry()) is None
+
+
+@pytest.mark.parametrize("length", [600, 1030])
+@pytest.mark.parametrize("function", [softmax, log_softmax, marked], ids=lambda f: f.__name__)
+def test_long_rows(gpu: str, monkeypatch: pytest.MonkeyPatch, function: Any, length: int) -> None:
+    """The simulator's workgroups are usually of one warp."""
+    if not gpu.startswith(("simulator", "cuda")):
+        pytest.skip("its invocations exchange no registers")
+    monkeypatch.setattr("tests.simulator.code.GROUP", 128)
+    graph, _ = trace(function, [TensorType((260, length), float32)])
+    made = executable_of(schedule(graph, DEFAULT_OPTIONS))
+    assert len(made.program.kernels) == 1
+    x = np.random.default_rng(length).normal(size=(260, length)).astype(np.float32)
+    for got, want in zip(made.run([device().put(x)]), interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=5e-6, atol=1e-6)
 
 
 def test_a_bool_for_each_row() -> None:
