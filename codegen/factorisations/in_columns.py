@@ -5,7 +5,7 @@ of which does one thing after the other; libraries take matrices of that size on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Final, NamedTuple
 
@@ -15,37 +15,36 @@ from loopgrad.graph.primitives.factorisations import batch_rank, extents
 
 MOST: Final = 32  # rows and columns, whose code is written out
 MOST_PIVOTED: Final = 16  # those where pivots are looked for, which one invocation does for all
-FEWEST: Final = 9  # those that a lane has in registers are fewer
+FEWEST: Final = 9  # those that a lane has in registers are fewer (QR factors of 24 x 5 take it half the time)
 WORTH_IT: Final = 17  # matrices; fewer are calls of a library
 
 
-def _of_matrix(node: Node) -> Sequence[int]:
-    return extents(node, 0)
+def _itself(node: Node) -> int:
+    return max(extents(node, 0))
 
 
-def _of_system(node: Node) -> Sequence[int]:
-    return (*extents(node, 0), *extents(node, 3))
+def _system(node: Node) -> int:
+    return max(*extents(node, 0), *extents(node, 3))
 
 
 class Columns(NamedTuple):
-    """Rows and columns of what is had by columns, and for how many that is worth it."""
+    """The most rows or columns of what is had by columns, and for how many that is worth it."""
 
-    sizes: Callable[[Node], Sequence[int]]
+    largest: Callable[[Node], int]
     most: int = MOST
 
 
 ROWS: Final[dict[str, Columns]] = {
-    "cholesky": Columns(_of_matrix),
-    "lu": Columns(_of_matrix, MOST_PIVOTED),
-    "qr": Columns(_of_matrix),
-    "solve_factored": Columns(_of_system, MOST_PIVOTED),
+    "cholesky": Columns(_itself),
+    "lu": Columns(_itself, MOST_PIVOTED),
+    "qr": Columns(_itself),
+    "solve_factored": Columns(_system, MOST_PIVOTED),
 }
 
 
 def in_columns(node: Node, library: frozenset[str]) -> bool:
     """Whether it is done so, outside of loops."""
-    if IN_COLUMNS not in library or node.op not in ROWS or "pairs" in node.attrs:
+    if IN_COLUMNS not in library or node.op not in ROWS or "pairs" in node.attrs or not prod(node.results[0].shape):
         return False
-    row = ROWS[node.op]
-    count, sizes = prod(node.operands[0].shape[: batch_rank(node)]), row.sizes(node)
-    return count >= WORTH_IT and min(sizes) > 0 and FEWEST <= max(sizes) <= row.most
+    row, count = ROWS[node.op], prod(node.operands[0].shape[: batch_rank(node)])
+    return count >= WORTH_IT and min(extents(node, 0)) >= FEWEST and row.largest(node) <= row.most
