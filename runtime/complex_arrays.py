@@ -35,8 +35,8 @@ def direct(device: Device, graph: Graph, options: Options) -> DirectProgram | No
     """`graph`, which may hold complex numbers, as a program that needs no compilation, where the device has one."""
     pairs = in_pairs(graph)
     program = device.direct(pairs, options)
-    inputs, outputs = _tensors(graph.input_types), _tensors(graph.output_types)
-    if program is None or (inputs, outputs) == (pairs.input_types, pairs.output_types):
+    outputs = _tensors(graph.output_types)
+    if program is None or pairs is graph:
         return program
     return ComplexDirectProgram(program, _tensors(pairs.input_types), outputs)
 
@@ -89,7 +89,8 @@ class ComplexExecutable(Executable):
 
 
 class ComplexDirectProgram(DirectProgram):
-    """As above, of a program that isn't compiled."""
+    """As above, of a program that isn't compiled. It takes no other numbers: those of pairs aren't those of the graph,
+    also where only values on the way are complex."""
 
     def __init__(self, inner: DirectProgram, pair_types: Types, output_types: Types) -> None:
         self._inner = inner

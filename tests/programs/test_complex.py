@@ -338,3 +338,14 @@ def test_transforms_of_complex_functions() -> None:
     np.testing.assert_allclose(turned, -1j)
     with pytest.raises((lg.DTypeError, lg.StructureError, lg.ShapeError)):
         lg.fori_loop(0, 3, lambda _, v: v * 1j, lg.ones(2))
+
+
+def test_numbers_that_change_beside_complex_values_on_the_way() -> None:
+    """New programs run directly; those of pairs of reals have more numbers than the script."""
+    x = np.array([0.5, -1.0, 2.0])
+    for k in (2.5, 2.5, 2.5, 3.5, 4.5):
+        t = lg.asarray(x)
+        found = lg.abs(lg.fft.fft(t * k)) * 0.5 + lg.where(t > k, 1.0, 2.0)
+        np.testing.assert_allclose(found, np.abs(np.fft.fft(x * k)) * 0.5 + 2.0)
+        turned = lg.real(lg.exp(1j * t) * k) + k * 2
+        np.testing.assert_allclose(turned, np.real(np.exp(1j * x) * k) + k * 2)
