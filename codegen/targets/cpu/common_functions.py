@@ -31,7 +31,7 @@ INTRINSIC: Final = "@llvm."
 
 
 @dataclass(frozen=True, slots=True)
-class _Common:
+class _SharedFunction:
     text: str
     head: str
     names: frozenset[str]
@@ -40,7 +40,7 @@ class _Common:
 def apart(text: str) -> tuple[str, list[str]]:
     """The text that is left, and those of functions that belong together."""
     functions = {
-        m["name"]: _Common(m[0], m["head"], frozenset(NAME.findall(m[0])) - {m["name"]})
+        m["name"]: _SharedFunction(m[0], m["head"], frozenset(NAME.findall(m[0])) - {m["name"]})
         for m in FUNCTION.finditer(text)
     }
     constants = {m["name"]: m[0] for m in CONSTANT.finditer(text)} if functions else {}
@@ -60,7 +60,7 @@ def apart(text: str) -> tuple[str, list[str]]:
     return "".join([own, "\n", *called]), others
 
 
-def _keep_common(functions: dict[str, _Common], known: set[str]) -> None:
+def _keep_common(functions: dict[str, _SharedFunction], known: set[str]) -> None:
     """Take away those that name what isn't known."""
     while True:
         odd = [
@@ -74,7 +74,7 @@ def _keep_common(functions: dict[str, _Common], known: set[str]) -> None:
             del functions[name]
 
 
-def _groups(functions: Mapping[str, _Common]) -> Iterator[list[str]]:
+def _groups(functions: Mapping[str, _SharedFunction]) -> Iterator[list[str]]:
     """Names of functions that are connected by calls, in order; the driver's, which come together, are one group."""
     beside: dict[str, set[str]] = {name: set() for name in functions}
     driver = [name for name in functions if name.startswith("@drv.")]

@@ -31,7 +31,7 @@ def computes_little(program: Program, machine: Machine) -> bool:
     for step in steps:
         if isinstance(step, LaunchStep):
             kernel = program.kernels[step.kernel]
-            total += _Instructions(kernel, _constants(program, step)).of_all(width)
+            total += _LaunchWork(kernel, _constants(program, step)).of_all(width)
         if total > LITTLE:
             return False
     return True
@@ -48,8 +48,8 @@ def _constants(program: Program, launch: LaunchStep) -> dict[int, int]:
     return found
 
 
-class _Instructions:
-    """Of one launch of a kernel, of which these parameters are known."""
+class _LaunchWork:
+    """Of one launch of a kernel, where these parameters are known."""
 
     def __init__(self, kernel: Kernel, constants: Mapping[int, int]) -> None:
         self._kernel, self._constants = kernel, constants
