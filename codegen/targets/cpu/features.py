@@ -28,7 +28,12 @@ class Machine:
     @property
     def fused(self) -> bool:
         """Whether a product and a sum are one instruction, rounded once."""
-        return self.triple.startswith(("aarch64", "arm64")) or "+fma" in self.features.split(",")
+        return self.triple.startswith(("aarch64", "arm64")) or _has(self.features, "+fma")
+
+
+@cache
+def _has(features: str, wanted: str) -> bool:
+    return wanted in features.split(",")
 
 
 PLAIN: Final = Machine("", "", "", 64, False, False, 16)

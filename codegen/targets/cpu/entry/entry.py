@@ -39,7 +39,7 @@ from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER, LOOP_LIMIT, ContextLayout, plan_layout, stack_stride
 from loopgrad.codegen.targets.cpu.entry.launch import emit_runner, fill_pattern, plain, runner_word
 from loopgrad.codegen.targets.cpu.entry.rows import Rows, row_functions
-from loopgrad.codegen.targets.cpu.entry.support import support_ir
+from loopgrad.codegen.targets.cpu.entry.support import ONCE, support_ir
 from loopgrad.codegen.targets.cpu.entry.tables import LONG, table
 from loopgrad.codegen.targets.cpu.interface import CpuKernelInterface
 from loopgrad.codegen.targets.cpu.products.products_interface import EXPORTS as PRODUCTS
@@ -47,9 +47,6 @@ from loopgrad.codegen.targets.cpu.products.products_interface import shape_words
 from loopgrad.graph.types import DType, TensorType
 
 PART: Final = 64  # steps of one function, where there are many
-ONCE: Final = " noinline optnone"
-"""Of code that runs once a call, which LLVM would take longer to make better than it could ever save."""
-
 MANY: Final = 64  # simple steps after each other that are rows of a table
 
 
@@ -80,7 +77,7 @@ class EntryEmitter:
         self.layout = layout
         self.interfaces = interfaces
         loops = any(isinstance(step, ForStep | WhileStep) for step in all_steps(program.steps))
-        self.attributes = "" if loops else ONCE
+        self.attributes = "" if loops else f" {ONCE}"
         self.allocas: list[str] = []
         self.tables: list[str] = []
         self.parts: list[str] = []  # functions of their own

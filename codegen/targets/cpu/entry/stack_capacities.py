@@ -35,7 +35,7 @@ def _each(head: str, start: str, body: str, result: str, before: str = "") -> st
     """A function that goes through all stacks: %s is the number of one, %cap.p and %need.p are its words, %bytes and
     %depth its row; `%next`, which starts as `start`, is carried in %was."""
     return f"""
-define internal {head} {{
+define internal {head} $ONCE$ {{
 entry:
   %none = icmp eq i64 %count, 0
 {before}  br i1 %none, label %done, label %stack

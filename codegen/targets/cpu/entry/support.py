@@ -31,6 +31,9 @@ from loopgrad.codegen.targets.cpu.entry.stack_capacities import STACK_CAPACITIES
 from loopgrad.codegen.targets.cpu.entry.tables import TABLES
 from loopgrad.codegen.targets.cpu.products.products_interface import SHAPE
 
+ONCE: Final = "noinline optnone"
+"""Of code that runs once a call, which LLVM would take longer to make better than it could ever save."""
+
 POLL_NANOSECONDS: Final = 100_000_000
 UNASKED_BYTES: Final = 1 << 20  # program stacks below this grow without asking
 STACK_BYTES_LIMIT: Final = 1 << 62
@@ -60,6 +63,7 @@ def _functions() -> tuple[str, ...]:
         text += _PRODUCT.replace("$N$", name).replace("$W$", width)
     text += "".join(_MATMUL.replace("$T$", width) for width in ("i8", "i16", "i32", "i64"))
     constants = {
+        "ONCE": ONCE,
         "POLL": POLL_NANOSECONDS,
         "HOST_CALL": HOST_CALL,
         "INTERRUPTED": INTERRUPTED,
@@ -85,7 +89,7 @@ declare i32 @clock_gettime(i32, ptr)
 
 _REPORTS: Final = """
 define internal i32 @drv.report(ptr %context, i32 %code, i64 %where, i64 %which, i64 %lane, i64 %detail,
-                                i64 %needed, i64 %allocated) {
+                                i64 %needed, i64 %allocated) $ONCE$ {
   %fine = icmp eq i32 %code, 0
   br i1 %fine, label %out, label %write
 write:
@@ -109,14 +113,14 @@ out:
   ret i32 %code
 }
 
-define internal i32 @drv.reserve(ptr %context, i64 %kind, i64 %bytes) noinline cold {
+define internal i32 @drv.reserve(ptr %context, i64 %kind, i64 %bytes) cold $ONCE$ {
   %ask_p = getelementptr i64, ptr %context, i64 $H.reserve$
   %ask = load ptr, ptr %ask_p
   %refused = call i32 %ask(ptr %context, i64 %kind, i64 %bytes)
   ret i32 %refused
 }
 
-define internal i32 @drv.host(ptr %context, i64 %number) {
+define internal i32 @drv.host(ptr %context, i64 %number) $ONCE$ {
   %call_p = getelementptr i64, ptr %context, i64 $H.host_call$
   %call = load ptr, ptr %call_p
   %failed = call i32 %call(ptr %context, i64 %number)
@@ -126,7 +130,7 @@ define internal i32 @drv.host(ptr %context, i64 %number) {
   ret i32 %result
 }
 
-define internal void @drv.grew(ptr %context) {
+define internal void @drv.grew(ptr %context) $ONCE$ {
   %growths_p = getelementptr i64, ptr %context, i64 $H.growths$
   %growths = load i64, ptr %growths_p
   %more = add i64 %growths, 1
@@ -158,7 +162,7 @@ out:
 """
 
 _STACKS: Final = """
-define internal i1 @drv.enlarge(ptr %context, ptr %stack, i64 %number, i64 %capacity, i64 %stride) noinline cold {
+define internal i1 @drv.enlarge(ptr %context, ptr %stack, i64 %number, i64 %capacity, i64 %stride) cold $ONCE$ {
   %most = udiv i64 $LIMIT$, %stride
   %absurd = icmp ugt i64 %capacity, %most
   br i1 %absurd, label %no, label %size

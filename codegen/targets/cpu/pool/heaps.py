@@ -11,7 +11,7 @@ from typing import Final
 # Doubling is tried first: pages that nobody touches cost nothing. Then the exact size. A heap is forgotten before its
 # pages go and known after they came, so that a child forked meanwhile has none or a whole one.
 HEAPS: Final = """
-define i32 @lg_heap_ensure(ptr %heap, i64 %bytes) {
+define i32 @lg_heap_ensure(ptr %heap, i64 %bytes) noinline optnone {
   %size_p = getelementptr %heap, ptr %heap, i32 0, i32 1
   %size = load i64, ptr %size_p
   %enough = icmp uge i64 %size, %bytes
@@ -31,7 +31,7 @@ ok:
   ret i32 0
 }
 
-define internal i32 @heap_map(ptr %heap, i64 %bytes) {
+define internal i32 @heap_map(ptr %heap, i64 %bytes) noinline optnone {
   %up = add i64 %bytes, 65535
   %rounded = and i64 %up, -65536
   %base = call ptr @mmap(ptr null, i64 %rounded, i32 3, i32 $MAP_FLAGS$, i32 -1, i64 0)
@@ -47,7 +47,7 @@ no:
   ret i32 1
 }
 
-define internal void @heap_free(ptr %heap) {
+define internal void @heap_free(ptr %heap) noinline optnone {
   %size_p = getelementptr %heap, ptr %heap, i32 0, i32 1
   %size = load i64, ptr %size_p
   %empty = icmp eq i64 %size, 0
@@ -62,7 +62,7 @@ done:
   ret void
 }
 
-define i64 @lg_pool_heap_bytes() {
+define i64 @lg_pool_heap_bytes() noinline optnone {
 entry:
   br label %next
 next:
@@ -78,7 +78,7 @@ done:
   ret i64 %more
 }
 
-define void @lg_pool_trim() {
+define void @lg_pool_trim() noinline optnone {
 entry:
   %held = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
   %free = extractvalue { i32, i1 } %held, 1

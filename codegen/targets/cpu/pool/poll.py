@@ -11,7 +11,7 @@ POLL: Final = """
 @check_signals = internal global ptr null
 @fetch_error = internal global ptr null
 
-define void @lg_poll_configure(ptr %ensure, ptr %release, ptr %check, ptr %fetch) {
+define void @lg_poll_configure(ptr %ensure, ptr %release, ptr %check, ptr %fetch) noinline optnone {
   store ptr %ensure, ptr @gil_ensure
   store ptr %release, ptr @gil_release
   store ptr %check, ptr @check_signals
@@ -19,7 +19,7 @@ define void @lg_poll_configure(ptr %ensure, ptr %release, ptr %check, ptr %fetch
   ret void
 }
 
-define i32 @lg_poll(ptr %context) {
+define i32 @lg_poll(ptr %context) noinline optnone {
   %ensure = load ptr, ptr @gil_ensure
   %release = load ptr, ptr @gil_release
   %check = load ptr, ptr @check_signals
@@ -45,7 +45,7 @@ done:
   ret i32 %result
 }
 
-define i32 @lg_attend(ptr %context) {
+define i32 @lg_attend(ptr %context) noinline optnone {
   %now = call i64 @now()
   %polled_p = getelementptr i64, ptr %context, i64 $POLLED$
   %polled = load i64, ptr %polled_p

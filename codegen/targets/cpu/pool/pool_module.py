@@ -230,7 +230,7 @@ out:
 
 # Signals stay with Python's threads: a worker that took one would not interrupt a blocked main thread.
 _WORKER: Final = """
-define internal ptr @worker_main(ptr %argument) {
+define internal ptr @worker_main(ptr %argument) noinline optnone {
 entry:
   %id = ptrtoint ptr %argument to i64
   %all = alloca [128 x i8], align 16
@@ -252,7 +252,7 @@ leave:
   br label %enter
 }
 
-define internal void @start_workers(i64 %wanted) {
+define internal void @start_workers(i64 %wanted) noinline optnone {
 entry:
   %thread = alloca ptr
   %prepared = load i32, ptr @prepared
@@ -286,14 +286,14 @@ out:
   ret void
 }
 
-define void @lg_pool_configure(i64 %threads) {
+define void @lg_pool_configure(i64 %threads) noinline optnone {
   %least = call i64 @llvm.umax.i64(i64 %threads, i64 1)
   %count = call i64 @llvm.umin.i64(i64 %least, i64 $MAX_THREADS$)
   store i64 %count, ptr @threads
   ret void
 }
 
-define void @lg_pool_after_fork() {
+define void @lg_pool_after_fork() noinline optnone {
   store atomic i64 0, ptr @gate release, align 8
   store atomic i32 0, ptr @sleepers release, align 4
   store i64 0, ptr @workers

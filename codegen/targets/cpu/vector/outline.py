@@ -155,7 +155,7 @@ def overflow_function() -> str:
     stack and those that grow with it, are more than there is; then kernels shall end early."""
     return f"""
 define internal void @lg.overflow(ptr %needed, i64 %rows, ptr %lane.out, i64 %lane, i64 %bytes, ptr %context)
-    cold noinline {{
+    cold noinline optnone {{
   %old = atomicrmw umax ptr %needed, i64 %rows monotonic
   store atomic i64 %lane, ptr %lane.out monotonic, align 8
   %low = and i64 %rows, {LOOKS - 1}
@@ -181,7 +181,7 @@ def attend_function() -> str:
     """Whether a kernel shall end early; the thread that made the call asks the runtime. Nothing that kernels load
     is written here."""
     return f"""
-define internal i1 @lg.attend(ptr %context, ptr %worker) cold noinline
+define internal i1 @lg.attend(ptr %context, ptr %worker) cold noinline optnone
     memory(argmem: readwrite, inaccessiblemem: readwrite) {{
   %stop_p = getelementptr i64, ptr %context, i64 {HEADER["stop"]}
   %stop = load atomic i64, ptr %stop_p monotonic, align 8
@@ -209,7 +209,7 @@ leave:
 def fail_function() -> str:
     """A failed check: the first one to arrive is kept."""
     return """
-define internal void @lg.fail(ptr %error, i64 %code, i64 %lane, i64 %detail) cold noinline {
+define internal void @lg.fail(ptr %error, i64 %code, i64 %lane, i64 %detail) cold noinline optnone {
   %pair = cmpxchg ptr %error, i64 0, i64 %code monotonic monotonic
   %first = extractvalue { i64, i1 } %pair, 1
   br i1 %first, label %record, label %done
