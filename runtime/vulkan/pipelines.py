@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.runtime.cache import DiskCache
+from loopgrad.runtime.vulkan.api import VulkanError
 from loopgrad.runtime.vulkan.gpu import Gpu
 
 HEADER_BYTES: Final = 32  # of VkPipelineCacheHeaderVersionOne: data that holds no pipeline
@@ -89,7 +90,15 @@ class VulkanImage:
         self._module = gpu.module(code)
 
     def pipeline(self, name: str, entry: str, group: int, asked: int = 0) -> VulkanPipeline:
-        return VulkanPipeline(self._gpu, self._pipelines.make(self._module, self._code, entry), group, name)
+        try:
+            made = self._pipelines.make(self._module, self._code, entry)
+        except VulkanError as refused:
+            raise VulkanError(
+                f"{self._gpu.name}: expected the driver to compile kernel {name}, got a refusal ({refused}); drivers "
+                "refuse long kernels whose lanes have many or large arrays: use smaller arrays or matrices there, or "
+                "another device"
+            ) from None
+        return VulkanPipeline(self._gpu, made, group, name)
 
     def __del__(self) -> None:
         if hasattr(self, "_module"):

@@ -8,7 +8,7 @@ from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.probe import fused_probe, widening_probe
 from loopgrad.runtime.cache import DiskCache
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.vulkan.api import api, device_count
+from loopgrad.runtime.vulkan.api import VulkanError, api, device_count
 from loopgrad.runtime.vulkan.pipelines import HEADER_BYTES, Pipelines
 
 pytestmark = pytest.mark.skipif(device_count()[0] == 0, reason=device_count()[1] or "there is a device")
@@ -54,6 +54,18 @@ def test_what_one_process_keeps_the_next_one_finds(tmp_path):
     assert (one(second, tmp_path).found, second.began) == (1, [content])
     assert one(second, tmp_path, b"other code").made == 1
     assert (one(other, tmp_path).made, other.began) == (1, [b""])
+
+
+def test_a_refused_kernel_is_named_and_what_to_do_said(tmp_path):
+    driver = Driver(b"")
+    driver.name = "a card"
+
+    def refuse(module, entry, cache):
+        raise VulkanError("vkCreateComputePipelines: the Vulkan driver answered -13")
+
+    driver.pipeline = refuse
+    with pytest.raises(VulkanError, match=r"a card: expected .* kernel a kernel, got .*-13.*smaller arrays .*device"):
+        one(driver, tmp_path)
 
 
 def test_a_driver_that_keeps_nothing_is_asked_once(tmp_path):
