@@ -30,6 +30,7 @@ from loopgrad.runtime.cpu.executable import CpuExecutable, held_by_all
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.native_pool import NativePool, native_pool, wanted_threads
 from loopgrad.runtime.cpu.other_extents import OtherExtents
+from loopgrad.runtime.cpu.scheduling import await_scheduling
 from loopgrad.runtime.cpu.shared_code import SharedCode, SharedCodeRecord
 from loopgrad.runtime.executable import DirectProgram, NotedProgram
 from loopgrad.runtime.plan import MemoryStats
@@ -75,6 +76,7 @@ class CpuDevice:
         return Buffer(array, self.name, type)
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
+        await_scheduling()
         from loopgrad.codegen.schedule.partition import small_factor  # late: it emits
         from loopgrad.codegen.schedule.products import called  # late: as above
 
@@ -190,6 +192,7 @@ def _computes_little(program: Program) -> bool:
 
 def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:
     """Schedule, lower and emit; `make` gives machine code for the text."""
+    await_scheduling()
     from loopgrad.codegen.pipeline import build_program  # late: a warm cache needs no scheduler
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above

@@ -57,6 +57,7 @@ from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
 from loopgrad.runtime.cpu.expanded import Expanded
 from loopgrad.runtime.cpu.left_by_passes import FOLDED, may_be_contracted, note_varying, turned_factors
 from loopgrad.runtime.cpu.native_pool import NativePool
+from loopgrad.runtime.cpu.scheduling import await_scheduling
 
 MOST_TERMS: Final = 1 << 16
 """Elements of an operand of a sum of floats, or of a product. Compiled code spreads more over threads."""
@@ -158,6 +159,7 @@ def _lightened(graph: Graph) -> Graph:
 
 
 def _prepared(graph: Graph) -> Graph:
+    await_scheduling()
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
@@ -314,6 +316,7 @@ class Planner:
     @cached_property
     def partition(self) -> Any:
         """What scheduling makes of the nodes."""
+        await_scheduling()
         from loopgrad.codegen.schedule.partition import Partition  # late: as above
         from loopgrad.codegen.schedule.regions import Decision  # late: as above
 
@@ -377,6 +380,7 @@ class Planner:
 
     def _folded(self, node: Node, size: int) -> Planned:
         """A sum of floats, and the like."""
+        await_scheduling()
         from loopgrad.codegen.schedule.partition import multiplied_in_lanes  # late: as above
 
         operands, whole = node.operands, node.op == "matmul" and not multiplied_in_lanes(node, True)
@@ -420,6 +424,7 @@ class Planner:
     def _in_order(self, node: Node, size: int) -> Planned:
         if not self.prepared:
             raise NotPrepared
+        await_scheduling()
         from loopgrad.codegen.schedule.partition import matmul_source, multiplied_in_lanes  # late: as above
         from loopgrad.runtime.cpu.in_order import in_order, takes_loops, terms_in_order  # late: as above
 

@@ -23,6 +23,7 @@ from loopgrad.runtime.buffers import address_of
 from loopgrad.runtime.cpu import host_calls
 from loopgrad.runtime.cpu.context import release
 from loopgrad.runtime.cpu.native_pool import NEVER_DUE, NativePool
+from loopgrad.runtime.cpu.scheduling import await_scheduling
 
 PRODUCT: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 6)
 PRODUCTS: Final = 1024  # that are remembered
@@ -76,6 +77,7 @@ def _product(step: MatmulStep, type: TensorType, pool: NativePool, threads: int)
 
 def factorisation_is_settled(node: Node) -> bool:
     """Whether a factorisation stays one, done on whole matrices, whatever is around it outside of loops."""
+    await_scheduling()
     from loopgrad.codegen.schedule.factorisations import MADE_OF_OTHERS, WORTH_LOOPS  # late: few programs factorise
 
     count = prod(node.operands[0].shape[: factorisations.batch_rank(node)])

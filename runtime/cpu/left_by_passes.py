@@ -15,6 +15,7 @@ from typing import Final
 from loopgrad.codegen.targets.cpu.products.products_interface import NARROW
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES, Kind
+from loopgrad.runtime.cpu.scheduling import await_scheduling
 
 FOLDED: Final = frozenset({Kind.REDUCTION, Kind.RUNNING_TOTAL, Kind.CONTRACTION})
 
@@ -57,6 +58,7 @@ def may_be_contracted(node: Node, made_by: MadeBy) -> bool:
 def turned_factors(node: Node, made_by: MadeBy) -> tuple[bool, bool] | None:
     """Whether each factor of a product is the transpose of what lies in memory; None where passes may leave either, and
     the order of terms follows from it."""
+    await_scheduling()
     from loopgrad.codegen.schedule.deep_products import DEEP  # late: small products need neither
     from loopgrad.codegen.schedule.products import turns  # late: as above
 
