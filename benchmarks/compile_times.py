@@ -48,7 +48,11 @@ STAGES: Final[dict[str, tuple[str, ...]]] = {
         "codegen.targets.cpu.target:print_kernel",
         "codegen.targets.cpu.target:record",
     ),
-    "llvm": ("codegen.targets.cpu.target:compile_module", "codegen.targets.cpu.llvm:compile_module"),
+    "llvm": (
+        "codegen.targets.cpu.target:compile_module",
+        "codegen.targets.cpu.llvm:compile_module",
+        "codegen.targets.cpu.llvm:compile_side_by_side",
+    ),
     "load": ("runtime.cpu.device:CpuExecutable",),
 }
 SHOWN: Final = ("trace", *STAGES, "other")
