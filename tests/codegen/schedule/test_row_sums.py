@@ -10,7 +10,7 @@ from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.types import TensorType, float16, float32, int32, int64
+from loopgrad.graph.types import TensorType, float16, float32, int32, int64, uint64
 
 RNG = np.random.default_rng(0)
 
@@ -52,14 +52,15 @@ def test_the_same_rows_are_added(always, zero, dtype):
     np.testing.assert_array_equal(got, want)
 
 
-def test_rows_of_another_table_are_read_there(always):
-    """As messages along the edges of a graph are: what lies between isn't made."""
-    to, source = RNG.integers(0, 5, 30), RNG.integers(-2, 9, 30).astype(np.int32)
+@pytest.mark.parametrize("dtype", [int32, uint64])
+def test_rows_of_another_table_are_read_there(always, dtype):
+    """As messages along the edges of a graph are: what lies between isn't made. Places may be beyond signed ones."""
+    to, source = RNG.integers(0, 5, 30), RNG.integers(-2, 9, 30).astype(dtype.np)
 
     def function(x, to, source):
         return [ops.scatter("add", ops.full(0.0, TensorType((5, 16), float32)), [to], ops.gather(x, source))]
 
-    graph, _ = trace(function, [TensorType((7, 16), float32), TensorType((30,), int64), TensorType((30,), int32)])
+    graph, _ = trace(function, [TensorType((7, 16), float32), TensorType((30,), int64), TensorType((30,), dtype)])
     found = rewrite_row_sums(graph, Options())
     (node,) = [node for node in found.nodes if node.op == "segment_sum"]
     assert node.operands[0] is found.inputs[0]

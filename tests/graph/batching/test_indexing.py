@@ -47,6 +47,13 @@ def test_a_batched_table_is_addressed_by_the_batch_iota(same, nodes):
     assert iota_axis(gather.operands[1]) == 0
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_batches_have_more_rows_than_narrow_indices_count(same, dtype):
+    size = 130 if dtype == "int8" else 260
+    x, i = RNG.normal(size=(size, 3)), RNG.integers(0, 3, size).astype(dtype)
+    same(lambda x, i: [ops.gather(x, i), ops.scatter("add", x, (i,), ops.gather(x, i))], x, i)
+
+
 def test_empty_table(same):
     same(lambda x, i: [ops.gather(x, i)], np.zeros((4, 0, 2)), np.zeros((4, 3), int))
 
