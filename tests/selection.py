@@ -13,8 +13,9 @@ others, LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share of all tes
 
 Where LOOPGRAD_TEST_TURNS is 3, as `tests/run` has it, each commit runs a third of the cases of a test marked `in_turns`
 on each device, at least one, and the next commit the next third: three commits in a row run all. The mark is for tests
-whose cases take seconds together and are the same code with other data, sizes or dtypes. LOOPGRAD_TEST_TURN is the
-number whose turn it is, where it isn't that of the commit. Without the variable all cases run.
+whose cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of which
+a wrong one may be found two commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it isn't that of the
+commit. Without the variable all cases run.
 """
 
 from __future__ import annotations
