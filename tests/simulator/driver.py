@@ -24,7 +24,7 @@ from tests.simulator.code import UPDATE_GROUP, update_code
 GROUPS = 8
 RESIDENT_GROUPS = 4
 CAPACITY = 1 << 32
-SHARED_BYTES = 104 << 10  # and what matrix units of the simulator exchange beside it
+SHARED_BYTES = 235 << 10  # and what matrix units of the simulator exchange beside it
 PATTERN = 0xA5
 REFILLED = 1 << 16
 BARRIER_BYTES = 64  # sizeof(pthread_barrier_t), with room to spare

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from loopgrad.codegen.targets.gpu.assembler import WARP, PanelRows, Panels, ProductChain, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, PanelRows, Panels, ProductChain, Val, Variable
 from tests.simulator.matrix_units import HostUnits
 
 
@@ -42,7 +42,8 @@ class HostWarpgroupUnits:
         """total + one row of the left factor times one column of the right one."""
         u = self.units
         left, begin, member, total, array, first, column = given
-        lane, warp = u.op("BitwiseAnd", member, WARP - 1), u.op("UDiv", member, WARP)
+        lane = u.op("BitwiseAnd", member, WARP - 1)
+        warp = u.op("BitwiseAnd", u.op("UDiv", member, WARP), WARPGROUP - 1)
         row, quarter = u.op("UDiv", lane, 4), u.op("BitwiseAnd", lane, 3)
         column = u.op("IAdd", column, u.op("IMul", quarter, 2))
         together = 1 if type == "tf32" else 2  # numbers in a word

@@ -47,10 +47,10 @@ class LlvmImage:
     @property
     def geometry(self) -> Geometry:
         f = self.flavour
+        asked = f.warpgroup_memory if self.warpgroups else f.asked_memory
         return Geometry(
-            self.group, asked_memory=f.asked_memory, sums_group=f.summed_group, warpgroups=self.warpgroups,
-            exchanges=f.exchanges,
-        )  # fmt: skip
+            self.group, asked_memory=asked, sums_group=f.summed_group, warpgroups=self.warpgroups, exchanges=f.exchanges
+        )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.group

@@ -32,6 +32,7 @@ NVPTX: Final = Flavour(
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
     exchanges=True,
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
+    warpgroup_memory=227 << 10,
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',
     declarations="declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()\n"
     "declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()\n"

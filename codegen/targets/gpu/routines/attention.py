@@ -25,7 +25,7 @@ FEW: Final = {2: 512, 4: 256}  # workgroups of such elements, so many that fewer
 class AttentionTiling(NamedTuple):
     """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others; `held`: its rows are
     in memory that it shares, which leaves more registers. So many are `resident` on a multiprocessor: one computes
-    while others wait for their exponentials, or for products. Values come a block `ahead`, as keys do."""
+    while others wait for their exponentials, or for products. Blocks come `ahead`, beside the one that is worked on."""
 
     warps: int
     tiles: int
@@ -61,7 +61,7 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     """As was fastest on an H100."""
     width = max(shapes.width, shapes.value_width)
     if shapes.panels:
-        return _of_panels(width)
+        return _of_panels(shapes, width)
     tall = -(-shapes.queries // (warps * 2 * SIDE)) * shapes.count
     if shapes.depth.bytes == WORD:
         return _of_floats(width, tall, warps)
@@ -72,14 +72,15 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
     return AttentionTiling(warps, 2, 64, False) if width <= TALL[2] else AttentionTiling(warps, 2, 32, True)
 
 
-def _of_panels(width: int) -> AttentionTiling:
+def _of_panels(shapes: Shapes, width: int) -> AttentionTiling:
+    """As was fastest on an H200. Of causal attention long tiles would see blocks that few of their rows see."""
     if width > WIDE:
         return AttentionTiling(WARPGROUP, 1, 64, True, 1)
-    if width > NARROW:
+    if width <= NARROW:
+        return AttentionTiling(WARPGROUP, 1, 64, True, 4, True)
+    if shapes.causal or shapes.queries <= WARPGROUP * SIDE:
         return AttentionTiling(WARPGROUP, 1, 80, True, 3)
-    if width > NARROW // 2:
-        return AttentionTiling(WARPGROUP, 1, 64, True, 4)
-    return AttentionTiling(WARPGROUP, 1, 128, True, 3)
+    return AttentionTiling(2 * WARPGROUP, 1, 128, True, 1, True)
 
 
 def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:

@@ -34,7 +34,8 @@ LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one t
 @dataclass(frozen=True, slots=True)
 class AttentionRows:
     """A tile is `warps` times `tiles` times 16 queries of one attention, keys come in blocks of `block`; it has its
-    queries in memory where they are `held`; values come a block `ahead`, as keys do, or while these are multiplied.
+    queries in memory where they are `held`. The next block comes while one is worked on, `ahead`, where there is memory
+    for both; otherwise as soon as there is room for its keys, and then for its values.
     Arrays: query, key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if
     there are."""
 
@@ -49,7 +50,7 @@ class AttentionRows:
     def memory(self) -> int:
         """Bytes that a workgroup shares."""
         s, depth = self.shapes, self.shapes.depth
-        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, *[s.value_width] * (1 + self.ahead)))
+        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, s.value_width)) * (1 + self.ahead)
         return blocks + (depth.held_bytes(self.rows, s.width) if self.held else 0)
 
     @property
@@ -98,15 +99,14 @@ class _Attention(ScoreTile):
 
     def emit(self) -> None:
         c, p, s = self.code, self.p, self.s
-        keys = c.held(p.block, s.width)
-        values = c.held_twice(p.block, s.value_width, 1 + p.ahead)
+        keys, values = (c.held_twice(p.block, width, 1 + p.ahead) for width in (s.width, s.value_width))
         self.totals = c.variables(p.tiles, c.depth.padded(self.value.width))
         self.norms, self.most = ([[self._local(x) for _ in range(2)] for _ in range(p.tiles)] for x in (0.0, -inf))
         blocks = self._blocks()
 
         def copy(number: Val) -> None:
             at = c.times(number, p.block)
-            c.copy_block(keys, self.key, at, p.block)
+            c.copy_block(keys(number), self.key, at, p.block)
             if p.ahead:
                 c.copy_block(values(number), self.value, at, p.block)
 
@@ -117,14 +117,17 @@ class _Attention(ScoreTile):
             at = c.times(number, p.block)
             c.copied()
             self.b.barrier()
-            if not p.ahead:
-                c.copy_block(values(number), self.value, at, p.block)
-            scores = c.times_held(queries, keys, p.block)
-            if not p.ahead:
-                c.copied()
-            self.b.barrier()
             more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, blocks), lambda: copy(more))
+            follows = c.test("SLessThan", more, blocks)
+            if p.ahead:
+                self.e.when(follows, lambda: copy(more))
+                scores = c.times_held(queries, keys(number), p.block)
+            else:
+                c.copy_block(values(number), self.value, at, p.block)
+                scores = c.times_held(queries, keys(number), p.block)
+                c.copied()
+                self.b.barrier()
+                self.e.when(follows, lambda: copy(more))
             scores = self._seen(scores, at)
             scales = [self._compared(tile, sums) for tile, sums in enumerate(scores)]
             grown = [x.grown for pair in scales for x in pair]

@@ -67,10 +67,12 @@ class FloatMatrices(MatrixCode):
     right_factor = left_factor
 
     def _rounded(self, word: Val) -> Val:
-        """To 11 bits. What isn't finite stays: of a NaN whose digits are all ones zero would be made."""
-        size = self.b.extended("FAbs", "f32", self.b.inst("Bitcast", "f32", word))
-        near = self.e.select(self.test("FOrdLessThan", size, self.f32(inf)), self.op("IAdd", word, HALF), word)
-        return self.op("BitwiseAnd", near, KEPT)
+        """To 11 bits. Of a NaN whose digits are all ones a zero may be made, so what is left says that it is one; where
+        nothing is left, the NaN stays."""
+        rounded = self.op("BitwiseAnd", self.op("IAdd", word, HALF), KEPT)
+        if self.full:
+            return rounded
+        return self.e.select(self.b.inst("IsNan", "bool", self.b.inst("Bitcast", "f32", word)), word, rounded)
 
     def _rest(self, word: Val, part: Val) -> Val:
         """What is left, of which matrix units read 11 bits; NaN where the word is infinite."""

@@ -78,8 +78,10 @@ class PanelMatrices(PanelCode, NarrowMatrices):
         return self.plus(self.plus(place, self.op("IMul", panel, held.pitch)), held.start)
 
     def tile_rows(self, held: HeldRows, tiles: int) -> list[LeftRows]:
-        assert (tiles, self.group) == (1, WARPGROUP * WARP), "rows of all warps are read as one left factor"
-        return [lambda k: PanelRows(held.array, held.start, self._place(held, k))]
+        assert tiles == 1, "rows of all warps of a warpgroup are read as one left factor"
+        number = self.divided(self.warp, WARPGROUP)[0] if self.group > WARPGROUP * WARP else self.i32(0)
+        start = self.plus(held.start, self.times(number, WARPGROUP * SIDE * PANEL))
+        return [lambda k: PanelRows(held.array, start, self._place(held, k))]
 
     def _place(self, held: HeldRows, k: int) -> int:
         """Where columns number k of so many as a product adds up begin."""

@@ -42,7 +42,14 @@ RESIDENT: Final = 2
 
 
 class FloatPanels(PanelCode, FloatMatrices):
-    """Of float32, whose right factors are panels."""
+    """Of float32, whose right factors are panels. What isn't finite isn't rounded: a NaN of which a zero was made would
+    be none beside an infinite number in its sum. (Warps that multiply by themselves round too often for that test:
+    attention takes 1.2 times as long with it.)"""
+
+    def _rounded(self, word: Val) -> Val:
+        size = self.b.extended("FAbs", "f32", self.b.inst("Bitcast", "f32", word))
+        near = self.e.select(self.test("FOrdLessThan", size, self.f32(inf)), self.op("IAdd", word, HALF), word)
+        return self.op("BitwiseAnd", near, KEPT)
 
 
 @dataclass(frozen=True, slots=True)

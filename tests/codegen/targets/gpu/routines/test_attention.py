@@ -156,7 +156,7 @@ def test_tiles_cover_all_rows() -> None:
             found = tiling(shapes, 4)
             program = AttentionRows(shapes, found.warps, found.tiles, found.block, found.held, found.ahead)
             assert found.tiles == tiles or width > 64 or panels
-            assert program.memory < 99 << 10
+            assert program.memory < (227 if panels else 99) << 10
             assert program.rows * (program.row_blocks - 1) < queries <= program.rows * program.row_blocks
             check_gradients(shapes)
 

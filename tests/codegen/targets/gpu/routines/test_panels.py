@@ -19,7 +19,7 @@ from tests.lazy.networks import test_attention as attention
     ("dtype", "queries", "keys", "width", "value_width", "causal"),
     [
         ("bfloat16", 70, 100, 24, 40, True),
-        ("float16", 33, 140, 80, 72, False),  # of several panels; rows in memory; with mask and bias
+        ("float16", 70, 140, 80, 72, False),  # of several panels, two warpgroups and blocks; with mask and bias
     ],
 )
 def test_attention(
