@@ -28,7 +28,8 @@ NON_WRITABLE: Final = 24
 DONT_UNROLL: Final = 2
 _WITH_ZEROS: Final = {"FAdd": 2, "FSub": 1, "FMul": 2}  # of how many operands: x - 0.0 is x
 LARGE_LOOP: Final = 1000  # words of code, about 200 instructions
-REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub")  # where `known_bits` isn't right
+# What ends with an unknown zero where `known_bits` isn't right.
+REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub", "IMul", "Select")
 HIGHEST: Final = 62  # no address has this bit
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 

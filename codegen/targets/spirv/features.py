@@ -47,8 +47,8 @@ class Features:
     """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
     `widening`: a 32-bit integer that was widened compares rightly with a constant (Mesa 22.3 gets it wrong).
     `known_bits`: the driver's compiler is right about which bits of an integer can be set (NVIDIA's driver 580.159
-    isn't, on an H200); elsewhere masks, shifts, quotients and differences end with an exclusive or with a zero that it
-    can't know.
+    isn't, on an H200); elsewhere masks, shifts, quotients, differences, products and selections end with an
+    exclusive or with a zero that it can't know.
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of

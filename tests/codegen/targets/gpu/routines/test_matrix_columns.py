@@ -15,12 +15,12 @@ from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 NAME = "columns in registers of workgroups"
 
 
-def matrices(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+def matrices(shape: tuple[int, ...], dtype: str, gpu: str) -> np.ndarray:
     a = np.random.default_rng(len(shape)).normal(size=shape).astype(dtype)
     flat = a.reshape(-1, *shape[-2:])
     info = np.finfo(dtype)
     flat[0] *= info.max / 64
-    flat[1] *= info.tiny * 4
+    flat[1] *= info.tiny * (2.0**24 if gpu.startswith("vulkan") else 4)  # it doesn't promise subnormal numbers
     flat[2] = 0
     flat[3, :, 0] = 0
     flat[4] = np.eye(*shape[-2:])
@@ -33,7 +33,7 @@ def matrices(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     [((20, 16, 16), "float32"), ((33, 24, 9), "float64"), ((4, 5, 10, 32), "float32")],
 )
 def test_qr(gpu: str, shape: tuple[int, ...], dtype: str, mode: str) -> None:
-    a = matrices(shape, dtype)
+    a = matrices(shape, dtype, gpu)
     x = lg.asarray(a, device=gpu)
     factors = lg.compile(lambda a: tuple(lg.linalg.qr(a, mode=mode)))
     assert NAME in str(factors.plan(x))
