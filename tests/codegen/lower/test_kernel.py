@@ -93,7 +93,7 @@ def test_checked_indices_raise_with_the_index(op):
 
 
 def test_long_sums_along_a_lane_carry_what_their_additions_lose():
-    kernel = kernel_of(lambda x: [ops.reduce_sum(x, (0,))], [TensorType((1031, 40_000), float64)])
+    kernel = kernel_of(lambda x: [ops.reduce_sum(x, (0,))], [TensorType((1031, 80_000), float64)])
     (loop,) = [op for op in kernel.body.ops if op.opcode == "for"]
     found = [op.opcode for op in loop.blocks[0].ops]
     assert len(loop.results) == 2
