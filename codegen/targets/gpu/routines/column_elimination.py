@@ -21,14 +21,14 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.matrix_columns import (
-    GROUP,
     NAME,
     MatrixColumns,
+    by_columns,
     element_type,
     members,
     refuses,
 )
-from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine, Workgroups
+from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 INDEX: Final = 8  # bytes of a row's number
 
@@ -274,8 +274,7 @@ def _make_lu(routine: Routine) -> None:
     (a,) = routine.inputs
     *batch, m, n = a.type.shape
     program = LuColumns(element_type(a.type.dtype), prod(batch), m, n, members(m, n))
-    tiles = -(-program.count * program.members // GROUP)
-    routine.by_groups("lu_columns", program, tiles, a, *routine.outputs, needs=Workgroups(group=GROUP))
+    by_columns(routine, "lu_columns", program, a, *routine.outputs)
 
 
 def _make_solve(routine: Routine) -> None:
@@ -283,17 +282,14 @@ def _make_solve(routine: Routine) -> None:
     *batch, n, columns = b.type.shape
     transpose = bool(routine.attrs["transpose"])
     program = SolveColumns(element_type(b.type.dtype), prod(batch), n, columns, transpose, members(n, columns))
-    tiles = -(-program.count * program.members // GROUP)
-    arrays = (packed, rows, b, *routine.outputs)
-    routine.by_groups("solve_columns", program, tiles, *arrays, needs=Workgroups(group=GROUP))
+    by_columns(routine, "solve_columns", program, packed, rows, b, *routine.outputs)
 
 
 def _make_cholesky(routine: Routine) -> None:
     (a,), (factor,) = routine.inputs, routine.outputs
     *batch, n, _ = a.type.shape
     program = CholeskyColumns(element_type(a.type.dtype), prod(batch), n, members(n))
-    tiles = -(-program.count * program.members // GROUP)
-    routine.by_groups("cholesky_columns", program, tiles, a, factor, needs=Workgroups(group=GROUP))
+    by_columns(routine, "cholesky_columns", program, a, factor)
 
 
 CHOLESKY: Final = Provider(NAME, refuses, _make_cholesky)

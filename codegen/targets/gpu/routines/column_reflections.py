@@ -16,14 +16,14 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.matrix_columns import (
-    GROUP,
     NAME,
     MatrixColumns,
+    by_columns,
     element_type,
     members,
     refuses,
 )
-from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine, Workgroups
+from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +129,7 @@ def _make(routine: Routine) -> None:
     *batch, m, n = a.type.shape
     columns = q.type.shape[-1]
     program = QrColumns(element_type(a.type.dtype), prod(batch), m, n, columns, members(n, columns))
-    tiles = -(-program.count * program.members // GROUP)
-    routine.by_groups("qr_columns", program, tiles, a, q, r, needs=Workgroups(group=GROUP))
+    by_columns(routine, "qr_columns", program, a, q, r)
 
 
 QR: Final = Provider(NAME, refuses, _make)

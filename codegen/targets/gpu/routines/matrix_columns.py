@@ -5,14 +5,15 @@ the workgroup: for many small ones. What is done with all places of a column is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from loopgrad.codegen.factorisations.in_columns import MOST
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
+from loopgrad.codegen.targets.gpu.lanes.plan import GroupProgram
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
-from loopgrad.codegen.targets.gpu.routines.routine import Routine
+from loopgrad.codegen.targets.gpu.routines.routine import Array, Routine, Workgroups
 from loopgrad.graph.types import DType
 
 GROUP: Final = 64  # invocations of a workgroup: few wait for each other
@@ -36,6 +37,22 @@ def refuses(routine: Routine) -> str:
     if any(not a.size or max(a.shape[-2:]) > MOST for a in matrices):
         return f"no matrices of up to {MOST} rows and columns"
     return ""
+
+
+class ColumnProgram(GroupProgram, Protocol):
+    """The program of a tile of `count` matrices in all, of which each has so many `members`."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def members(self) -> int: ...
+
+
+def by_columns(routine: Routine, name: str, program: ColumnProgram, *arrays: Array) -> None:
+    """Workgroups for all matrices."""
+    tiles = -(-program.count * program.members // GROUP)
+    routine.by_groups(name, program, tiles, *arrays, needs=Workgroups(group=GROUP))
 
 
 class MatrixColumns:

@@ -8,7 +8,7 @@ the order in which its blocks are copied, with zeros behind the last element of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -201,14 +201,8 @@ def program_of(routine: Routine) -> NarrowWindows:
     panels = routine.geometry.warpgroups
     row_blocks = -(-base.results // (MOST if panels else WIDE))
     across = -(-base.results // (SIDE * row_blocks)) * SIDE
-    changed = {
-        "warps": WARPGROUP if panels else base.warps,
-        "tiles": 1,
-        "across": across,
-        "type": TYPES[routine.inputs[0].type.dtype],
-        "panels": panels,
-    }
-    return NarrowWindows(**{**{f.name: getattr(base, f.name) for f in fields(base)}, **changed})
+    warps, type = WARPGROUP if panels else base.warps, TYPES[routine.inputs[0].type.dtype]
+    return base.of_kind(NarrowWindows, warps=warps, tiles=1, across=across, type=type, panels=panels)
 
 
 def _refuses(routine: Routine) -> str:

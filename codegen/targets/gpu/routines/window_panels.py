@@ -7,7 +7,7 @@ the kernel, which all workgroups read, are made once, by a launch before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final
@@ -210,8 +210,7 @@ def program_of(routine: Routine) -> PanelWindows:
     base = window_products.program_of(routine)
     blocks = -(-base.results // MOST)
     across = -(-base.results // (8 * blocks)) * 8
-    known = {f.name: getattr(base, f.name) for f in fields(base)}
-    return PanelWindows(**{**known, "warps": WARPGROUP, "tiles": 1, "across": across})
+    return base.of_kind(PanelWindows, warps=WARPGROUP, tiles=1, across=across)
 
 
 def _refuses(routine: Routine) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ RESIDENT: Final = 2
 PITCH: Final = 8  # elements between rows of places: four rows of eight places lie in different banks
 WORD: Final = 4
 OFFSET: Final = 4  # bytes of an offset
+
+Kind = TypeVar("Kind", bound="WindowProducts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,10 @@ class WindowProducts:
     def memory(self) -> int:
         kernel, windows = self.pitches
         return 2 * WORD * (self.rows * kernel + BLOCK * windows)
+
+    def of_kind(self, kind: type[Kind], **changed: Any) -> Kind:
+        """The same convolution, done another way."""
+        return kind(**{**{f.name: getattr(self, f.name) for f in fields(WindowProducts)}, **changed})
 
     def emit(self, e: Emitter, tile: Val) -> None:
         _ResultTile(e, self, tile).emit()
