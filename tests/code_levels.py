@@ -40,9 +40,7 @@ class CodeLevels:
         llvm.target_machine = lambda machine: (shared if self.quick else shipped)(machine)  # type: ignore[assignment]
         llvm.new_target_machine = lambda machine: new(machine, 0) if self.quick else new(machine)  # type: ignore[misc]
         bench = llvm.bench
-        llvm.bench = lambda target, stack, combined=True: bench(  # type: ignore[misc]
-            target, stack, combined and not self.quick
-        )
+        llvm.bench = lambda target, stack: bench(target, stack, combined=not self.quick)  # type: ignore[misc]
         CpuDevice.environment = lambda device: (  # type: ignore[method-assign]
             (*environment(device), "level 0") if self.quick else environment(device)
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import FULL_PRECISION, Options
-from loopgrad.codegen.program import HOST, MatmulStep, Program
+from loopgrad.codegen.program import HOST, MatmulStep
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.cpu.products.products_interface import adds_alike
@@ -106,12 +106,12 @@ class CpuDevice:
     def _artifact(self, graph: Graph, options: Options) -> tuple[Artifact[CpuProgramRecord], bool]:
         """The program, and whether machine code was made for it."""
         if options.fast_math:  # bits may depend on what is known of numbers
-            return compile_artifact(graph, options, lambda text, program: (self._own_code(text, program), ())), True
+            return compile_artifact(graph, options, lambda text: (self._machine_code(text), ())), True
         made = False
 
-        def shared(text: str, program: Program) -> tuple[bytes, tuple[int, ...]]:
+        def shared(text: str) -> tuple[bytes, tuple[int, ...]]:
             nonlocal made
-            code, table, made = self._shared.code(text, lambda: _computes_little(program))
+            code, table, made = self._shared.code(text)
             return code, table
 
         return compile_artifact(graph, options, shared), made
@@ -151,12 +151,9 @@ class CpuDevice:
         """The process's thread pool; its code comes from the same cache."""
         return native_pool(self._support_code)
 
-    def _own_code(self, text: str, program: Program) -> bytes:
-        return self._machine_code(text, _computes_little(program))
-
-    def _machine_code(self, text: str, quick: bool) -> bytes:
+    def _machine_code(self, text: str) -> bytes:
         """Of a program, with that of the functions that other programs have as well."""
-        return _machine_code(text, self._common.code, quick)
+        return _machine_code(text, self._common.code)
 
     def _support_code(self, name: str, text: Callable[[], str]) -> bytes:
         parts = ("support", name, *self.environment())
@@ -178,16 +175,10 @@ class CpuDevice:
             return self._environment
 
 
-def _machine_code(text: str, common: Callable[[str], bytes] | None = None, quick: bool = False) -> bytes:
+def _machine_code(text: str, common: Callable[[str], bytes] | None = None) -> bytes:
     from loopgrad.codegen.targets.cpu.llvm import compile_side_by_side  # late: a warm cache needs no compiler
 
-    return compile_side_by_side(text, host_machine(), wanted_threads(), common, quick)
-
-
-def _computes_little(program: Program) -> bool:
-    from loopgrad.codegen.targets.cpu.work import computes_little  # late: as above
-
-    return computes_little(program, host_machine())
+    return compile_side_by_side(text, host_machine(), wanted_threads(), common)
 
 
 def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -> Artifact[CpuProgramRecord]:
@@ -207,7 +198,7 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
 
 def without_code(graph: Graph, options: Options) -> Artifact[CpuProgramRecord]:
     """As above, whose machine code is none."""
-    return compile_artifact(graph, options, lambda _text, _program: (b"", ()))
+    return compile_artifact(graph, options, lambda _: (b"", ()))
 
 
 def stage_text(graph: Graph, options: Options, stage: str) -> str:
@@ -219,8 +210,5 @@ def stage_text(graph: Graph, options: Options, stage: str) -> str:
     if stage == "asm":
         from loopgrad.codegen.targets.cpu.llvm import assembly  # late, as above
 
-        def listed(text: str, program: Program) -> tuple[bytes, tuple[int, ...]]:
-            return assembly(text, host_machine(), _computes_little(program)).encode(), ()
-
-        return compile_artifact(graph, options, listed).code.decode()
+        return assembly(compile_artifact(graph, options).texts["llvm"], host_machine())
     return compile_artifact(graph, options).texts[stage]

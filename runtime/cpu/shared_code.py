@@ -36,12 +36,11 @@ class MachineCode(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Shared:
-    """Code of one text and of those that differ in its `open` numbers alone. `quick`: only for what computes little."""
+    """Code of one text and of those that differ in its `open` numbers alone."""
 
     numbers: tuple[str, ...]
     open: frozenset[int]
     code: bytes
-    quick: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +60,17 @@ class Shelf(Protocol):
 
 
 class SharedCode:
-    """What one device remembers. `compile(text, quick)` makes code. Safe to use from several threads: two that need the
-    same code may both make it."""
+    """What one device remembers. Safe to use from several threads: two that need the same code may both make it."""
 
-    def __init__(self, compile: Callable[[str, bool], bytes], shelf: Shelf | None = None) -> None:
+    def __init__(self, compile: Callable[[str], bytes], shelf: Shelf | None = None) -> None:
         self._compile = compile
         self._shelf = shelf
         self._classes: OrderedDict[str, list[_Shared]] = OrderedDict()
         self._bytes = 0
         self._lock = child_safe_lock()
 
-    def code(self, text: str, little: Callable[[], bool]) -> MachineCode:
-        """The machine code of a module's text, of which `little` tells whether it computes so little that it is to be
-        compiled quickly: what takes other numbers may compute more."""
+    def code(self, text: str) -> MachineCode:
+        """The machine code of a module's text."""
         from loopgrad.codegen.targets.cpu.open_numbers import numbered  # late: a warm cache needs no emitter
 
         parts = numbered(text)
@@ -85,21 +82,18 @@ class SharedCode:
         for shared in classes:
             differing = parts.differing(shared.numbers)
             if differing <= shared.open:
-                if shared.quick and not little():
-                    continue
                 return MachineCode(shared.code, parts.words(shared.open), made=False)
             if all(parts.use(position) is not None for position in differing):
                 opened = parts.likely(differing | shared.open)
-                code = self._compile(parts.opened(opened), False)
+                code = self._compile(parts.opened(opened))
                 self._remember(parts, _Shared(shared.numbers, opened, code), shared)
                 if self._shelf is not None:
                     record = SharedCodeRecord(shared.numbers, tuple(sorted(opened)))
                     self._shelf.store_shared(parts.skeleton, Artifact(record, b"", code))
                 return MachineCode(code, parts.words(opened), made=True)
-        quick = little()
-        code = self._compile(text, quick)
+        code = self._compile(text)
         if len(classes) < MOST_CLASSES:
-            self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code, quick), None)
+            self._remember(parts, _Shared(tuple(parts.numbers), frozenset(), code), None)
         return MachineCode(code, (), made=True)
 
     def open_code(self, parts: NumberedText) -> OpenCode | None:
@@ -109,7 +103,7 @@ class SharedCode:
         with self._lock:
             classes = [*self._classes.get(parts.skeleton, ())]
         for shared in classes:
-            if not shared.quick and parts.differing(shared.numbers) <= shared.open:
+            if parts.differing(shared.numbers) <= shared.open:
                 return OpenCode(shared.code, [*shared.open], shared.numbers)
         return None
 

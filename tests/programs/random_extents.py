@@ -131,7 +131,7 @@ class Comparison:
         self.wrong: list[str] = []
 
     def run(self, program: Drawn, sizes: Iterator[tuple[int, int]]) -> None:
-        shared = SharedCode(lambda text, quick: b"code")
+        shared = SharedCode(lambda text: b"code")
         extents = OtherExtents(shared, without_code)
         for n, m in sizes:
             graph = graph_of(program.build, n, m)
@@ -142,7 +142,7 @@ class Comparison:
             found, scratch = extents.program(outline), without_code(graph, DEFAULT_OPTIONS)
             if found is None:
                 self.scheduled.update(program.parts)
-                shared.code(scratch.texts["llvm"], bool)
+                shared.code(scratch.texts["llvm"])
                 extents.scheduled(outline, graph, scratch)
             else:
                 self.filled.update(program.parts)

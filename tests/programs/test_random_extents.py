@@ -43,7 +43,7 @@ def test_random_programs() -> None:
 
 def test_little_is_kept_of_what_comes_once() -> None:
     """Neither texts nor code: most programs come with one shape only."""
-    extents = OtherExtents(SharedCode(lambda text, quick: b"code"), without_code)
+    extents = OtherExtents(SharedCode(lambda text: b"code"), without_code)
     x = lg.asarray(np.zeros(1000))
     graph = graph_of(lambda n, m: lg.sin(x) + 1.0, 0, 0)
     assert graph is not None

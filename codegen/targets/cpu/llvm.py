@@ -2,9 +2,9 @@
 
 Kernel text is already vector code in near-final form, so the pipeline only promotes stack slots, folds and
 merges blocks; loop passes that matter (strength reduction, hoisting of invariants) run in the code
-generator. Of programs that compute little it is told to optimise no function (`quick`): it then selects instructions
-one by one and leaves out most passes, but keeps values in registers as always, and takes half the time. Malformed input
-to the code generator ends the process, hence the verifier runs first.
+generator. Malformed input to the code generator ends the process, hence the verifier runs first. So does some vector
+code (products of bytes, loops that begin with a constant bfloat16) in functions that LLVM isn't to optimise: `optnone`,
+with which a small program takes half the time, is for scalar functions alone that all programs have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from loopgrad.codegen.targets.archive import joined, parted
 from loopgrad.codegen.targets.cpu.common_functions import apart
@@ -20,10 +20,6 @@ from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.pieces import pieces
 from loopgrad.codegen.targets.llvm_modules import parsed
 from loopgrad.codegen.targets.llvm_threads import Bench, compiled
-
-SELECTED_COMBINED: Final = " bfloat "
-"""In text whose instructions must be combined before they are selected: a loop that begins with a constant of this type
-ends LLVM's selection, which knows no such constant, and the process with it."""
 
 
 @cache
@@ -61,36 +57,31 @@ def bench(target: Any, stack: ExitStack, combined: bool = True) -> Bench:
 
 
 @contextmanager
-def optimised(text: str, machine: Machine, quick: bool = False) -> Iterator[Any]:
-    """The verified module, optimised or to be compiled quickly."""
+def optimised(text: str, machine: Machine) -> Iterator[Any]:
+    """The verified, optimised module."""
     with parsed(text) as module, ExitStack() as stack:
-        target = target_machine(machine)
-        _, passes, builder = bench(target, stack, combined=not quick or SELECTED_COMBINED in text)
+        _, passes, builder = bench(target_machine(machine), stack)
         passes.run(module, builder)
-        for function in module.functions if quick else ():
-            if not function.is_declaration:
-                function.add_function_attribute("noinline")  # which the other one asks for
-                function.add_function_attribute("optnone")
         yield module
 
 
-def compile_module(text: str, machine: Machine, quick: bool = False) -> bytes:
+def compile_module(text: str, machine: Machine) -> bytes:
     """The ELF (or Mach-O) object of a module."""
-    with optimised(text, machine, quick) as module:
+    with optimised(text, machine) as module:
         return bytes(target_machine(machine).emit_object(module))
 
 
 def compile_side_by_side(
-    text: str, machine: Machine, threads: int, common: Callable[[str], bytes] | None = None, quick: bool = False
+    text: str, machine: Machine, threads: int, common: Callable[[str], bytes] | None = None
 ) -> bytes:
     """The module as one object or a static library of several: so many threads compile the pieces of a long one, and
     `common` gives the objects of functions that other modules have, too."""
     others: list[str] = []
     if common is not None:
         text, others = apart(text)
-    texts = [text] if quick else pieces(text)
+    texts = pieces(text)
     if len(texts) == 1:
-        objects = [compile_module(text, machine, quick)]
+        objects = [compile_module(text, machine)]
     else:
         objects = compiled(texts, lambda stack: bench(new_target_machine(machine), stack), threads)
     if common is not None:
@@ -98,7 +89,7 @@ def compile_side_by_side(
     return joined(objects)
 
 
-def assembly(text: str, machine: Machine, quick: bool = False) -> str:
+def assembly(text: str, machine: Machine) -> str:
     """The machine code of a module, readable."""
-    with optimised(text, machine, quick) as module:
+    with optimised(text, machine) as module:
         return str(target_machine(machine).emit_assembly(module))

@@ -15,11 +15,11 @@ from loopgrad.codegen.targets.cpu.llvm import compile_module
 from loopgrad.codegen.targets.cpu.module import emit_kernels
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord, record
 
-Make = Callable[[str, Program], tuple[bytes, tuple[int, ...]]]
-"""The object of a module's text, which is a Program's, and the table that it takes."""
+Make = Callable[[str], tuple[bytes, tuple[int, ...]]]
+"""The object of a module's text, and the table that it takes."""
 
 
-def own_code(text: str, _program: Program) -> tuple[bytes, tuple[int, ...]]:
+def own_code(text: str) -> tuple[bytes, tuple[int, ...]]:
     """An object of this text alone."""
     return compile_module(text, host_machine()), ()
 
@@ -32,5 +32,5 @@ def compile_program(program: Program, options: Options, make: Make = own_code) -
     kernels, interfaces = emit_kernels(program.kernels, machine, options)
     text = "\n".join([kernels, emit_entry(program, interfaces)])
     stages = StageTexts({"kernel": lambda: "\n\n".join(map(print_kernel, program.kernels)), "llvm": lambda: text})
-    code, table = make(text, program)
+    code, table = make(text)
     return Artifact(record(program, interfaces, table), program.constants, code, stages)

@@ -149,9 +149,9 @@ def test_another_process_makes_no_code_for_other_lengths(tmp_path: Path) -> None
 
 def test_what_is_remembered_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_code, "MOST_BYTES", 10_000)
-    shared = SharedCode(lambda text, _: text.encode() * 40)
+    shared = SharedCode(lambda text: text.encode() * 40)
     texts = ["define void @f() {\n" + f"  %a{i} = add i64 %x, 1\n" * 30 + "}\n" for i in range(20)]
-    assert all(shared.code(text, bool).made for text in texts)
+    assert all(shared.code(text).made for text in texts)
     assert 0 < shared._bytes <= 40_000
-    assert not shared.code(texts[-1], bool).made
-    assert shared.code(texts[0], bool).made
+    assert not shared.code(texts[-1]).made
+    assert shared.code(texts[0]).made
