@@ -55,7 +55,7 @@ class PanelCode(MatrixCode):
 
 class PanelMatrices(PanelCode, NarrowMatrices):
     """`HeldRows` are some panels here, one `pitch` elements after the other. Left factors that are used again are in
-    memory, too: NVIDIA's assembler of driver 580 gives registers of theirs to others in between (an H100, where right
+    memory, too: NVIDIA's assembler of driver 580 gives registers of theirs to others in between (an H200, where right
     factors of both products in a loop had as many columns)."""
 
     depth: ClassVar = PanelDepth(2)
