@@ -147,6 +147,16 @@ class MeshDevice:
             reduces_shards=self.inner.reduces_shards,
         )  # fmt: skip
 
+    def placed(self, graph: Graph, places: Places, partition: MeshPartition) -> tuple[Graph, Places, bool]:
+        """As `partitioned`; what fails on this process alone raises on all."""
+        try:
+            return partitioned(graph, places, partition)
+        except LoopgradError:
+            raise  # on all processes
+        except Exception as error:
+            self.tell(error, b"placed", lambda: title_of(graph))
+            raise
+
     def compile(self, graph: Graph, options: Options) -> Executable:
         return MeshExecutable(self, graph, options)
 
@@ -215,14 +225,7 @@ class MeshDirectProgram(DirectProgram):
     def _made(self, axes: Axes) -> tuple[DirectProgram, Places]:
         """The own part. Outgrown where it has to be compiled."""
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
-        partition = mesh.partition(self._options)
-        try:
-            graph, found, met = partitioned(self._graph, places, partition)
-        except LoopgradError:
-            raise  # on all processes
-        except Exception as error:
-            mesh.tell(error, b"placed", lambda: title_of(self._graph))
-            raise
+        graph, found, met = mesh.placed(self._graph, places, mesh.partition(self._options))
         waits = met or mesh.is_fallible(self._graph, self._options)
         program = None if waits else mesh.inner.direct(graph, self._options)
         if program is None:
@@ -301,13 +304,7 @@ class MeshExecutable(Executable):
     def _made(self, axes: Axes, called: bool) -> LocalProgram:
         mesh, places = self._mesh, tuple([Place(axis) for axis in axes])
         partition = mesh.partition(self._options)
-        try:
-            graph, found, met = partitioned(self._graph, places, partition)
-        except LoopgradError:
-            raise  # on all processes
-        except Exception as error:
-            mesh.tell(error, b"placed", lambda: title_of(self._graph))
-            raise
+        graph, found, met = mesh.placed(self._graph, places, partition)
         fallible = mesh.is_fallible(self._graph, self._options)
         parts = (key(self._graph, with_locations=False), repr(axes).encode(), self._options.key().encode())
         digest = blake2b(b"\0".join(parts), digest_size=8).digest()

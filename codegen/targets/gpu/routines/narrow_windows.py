@@ -15,7 +15,6 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines import window_products
 from loopgrad.codegen.targets.gpu.routines.attention import TYPES
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Depth, HeldRows, LeftRows, MatrixRows, RowVariables
@@ -96,16 +95,12 @@ class _NarrowTile(WindowTile):
         self._copy(kernel(c.i32(0)), c.i32(0))
         self._write(c.i32(0), self._read(c.i32(0)))
 
-        def step(number: Val) -> None:
-            c.copied()
-            self.b.barrier()
-            more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, p.blocks), lambda: self._copy(kernel(more), more))
+        def work(number: Val, more: Val) -> None:
             values = self._read(c.below(more, p.blocks))
             self._multiply(totals, number, kernel(number))
             self._write(more, values)
 
-        counted(self.e, c.i32(p.blocks), step)
+        self.block_by_block(lambda more: self._copy(kernel(more), more), work)
         self._store(totals)
 
     @property

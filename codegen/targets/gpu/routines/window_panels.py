@@ -24,7 +24,6 @@ from loopgrad.codegen.targets.gpu.assembler import (
     Val,
 )
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines import window_products
 from loopgrad.codegen.targets.gpu.routines.float_tiles import HALF, KEPT, FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, RowVariables
@@ -98,15 +97,7 @@ class _PanelTile(WindowTile):
         start = self.window(c.op("IAdd", self.first_column, self.e.resize(place, "i64")))
         copy = partial(self._copy, start, turn, place)
         copy(c.i32(0))
-
-        def step(number: Val) -> None:
-            c.copied()
-            self.b.barrier()
-            more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, p.blocks), lambda: copy(more))
-            self._multiply(totals, number)
-
-        counted(self.e, c.i32(p.blocks), step)
+        self.block_by_block(copy, lambda number, _: self._multiply(totals, number))
         self._store(totals)
 
     @property

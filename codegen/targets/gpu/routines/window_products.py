@@ -136,6 +136,20 @@ class WindowTile(ABC):
     def make_code(self) -> MatrixCode:
         """What it is written with."""
 
+    def block_by_block(self, copy: Callable[[Val], None], work: Callable[[Val, Val], None]) -> None:
+        """Work on every block, of which the first is being copied; the one behind it, whose number `work` gets second,
+        is copied meanwhile."""
+        c, blocks = self.code, self.p.blocks
+
+        def step(number: Val) -> None:
+            c.copied()
+            self.b.barrier()
+            more = c.plus(number, 1)
+            self.e.when(c.test("SLessThan", more, blocks), lambda: copy(more))
+            work(number, more)
+
+        counted(self.e, c.i32(blocks), step)
+
     def _split(self, column: Val) -> tuple[Val, Val]:
         """Which of the batch, and which of its places."""
         return self.code.divided(column, prod(self.p.places))
@@ -220,15 +234,7 @@ class _ResultTile(WindowTile):
         start = self.window(c.op("IAdd", self.first_column, self.e.resize(c.own, "i64")))
         copy = partial(self._copy, held, start)
         copy(c.i32(0))
-
-        def step(number: Val) -> None:
-            c.copied()
-            self.b.barrier()
-            more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, p.blocks), lambda: copy(more))
-            self._multiply(totals, held(number))
-
-        counted(self.e, c.i32(p.blocks), step)
+        self.block_by_block(copy, lambda number, _: self._multiply(totals, held(number)))
         self._store(totals)
 
     def _copy(self, held: Callable[[Val], Blocks], start: Val, number: Val) -> None:
