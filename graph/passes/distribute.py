@@ -3,7 +3,9 @@
 Enters: a Graph. Leaves: a Graph in whose `for` loops of known count, without lanes,
   - a product that no carry reaches is made of all trips before the loop, which reads a row of it in each trip;
   - a product that is only added to a derivative's sum is made of all trips after the loop: its operands are rows of
-    arrays that are there, or that the loop writes; what of the sum is the rows' own is added up there, too.
+    arrays that are there, or that the loop writes; what of the sum is the rows' own is added up there, too;
+  - a product of which only rows of the loop's results become anything is made of all trips after the loop, with what is
+    between it and these rows (`row_tails`).
 
     %1, %2 = for(5, %h, %zero, %x, %w, %u)          %3 = matmul(reshape(%x), %w);  %4 = zeros[5,8,64]
       body(%k, %h, %s, %x, %w, %u)                  %1, %5 = for(5, %h, %4, %3, %u)
@@ -28,6 +30,7 @@ from loopgrad.graph.accumulators import Uses, value_uses
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import dce
 from loopgrad.graph.passes.fold import known_scalar
+from loopgrad.graph.passes.row_tails import RowTail, row_tails
 from loopgrad.graph.passes.trip_rows import TripRows
 from loopgrad.graph.primitives import KEEPING_SPLATS
 from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild, substituted
@@ -170,19 +173,38 @@ class _Distribution:
             for term in terms
             if (operands := self._operands(term, uses)) is not None
         }
-        if not products:
+        tails = self._tails(uses)
+        if not products and not tails:
             self.builder.nodes.append(loop.node)
             return loop.node.results
         later = {j: [t for t in terms if t in products or self._is_written(t)] for j, terms in sums.items()}
         later = {j: terms for j, terms in later.items() if terms}
-        whole = [j for j, terms in later.items() if len(terms) == len(sums[j])]
+        whole = [j for j, terms in later.items() if len(terms) == len(sums[j])] + [tail.carry for tail in tails]
         results = self._smaller({j: [t for t in sums[j] if t not in later[j]] for j in later}, whole)
         for j, terms in later.items():
             total = results[j]
             for term in terms:
                 total = self._plus(total, self._total(term, products.get(term)))
             results[j] = total
+        for tail in tails:
+            self.rows.go_on({v: self.written[_FactorRows(v, False)] for v in tail.cuts}, tail.nodes)
+            rows = self.rows.of(tail.row)
+            results[tail.carry] = self._plus(results[tail.carry], rows) if tail.adds else rows
         return results
+
+    def _tails(self, uses: Uses) -> list[RowTail]:
+        """Rows that are made after the loop, if there is room for what of them must be written."""
+        found = []
+        for tail in row_tails(self.loop, self.count, self.rows, uses, _is_large):
+            missing = [v for v in tail.cuts if _FactorRows(v, False) not in self.written]
+            if not self._takes([_tensor(v) for v in missing]):
+                continue
+            for v in missing:
+                self.written[_FactorRows(v, False)] = Value(TensorType((self.count, *v.shape), v.dtype))
+            found.append(tail)
+            for node in filter(_is_large, tail.nodes):
+                self._note(node, "after", sum(self.count * _tensor(v).nbytes for v in missing))
+        return found
 
     def _operands(self, term: _Term, uses: Uses) -> tuple[_FactorRows, _FactorRows] | None:
         """The operands of a product that nobody else reads, if there is room for what of them must be written."""

@@ -27,6 +27,12 @@ _KINDS: Final = frozenset(
 )
 
 
+def computes_rows(node: Node) -> bool:
+    """Whether the node can be done for all trips at once."""
+    record = PRIMITIVES[node.op]
+    return record.kind in _KINDS and not (record.collective or record.updates)
+
+
 class TripRows:
     """Of a `for` without lanes that runs `count` trips. Nodes go to `builder`, where the loop's operands are."""
 
@@ -37,14 +43,26 @@ class TripRows:
         self._made = dict(zip(captures, loop.captures, strict=True))  # what is the same in all trips, and made rows
         self.varying: set[Value] = {self._index}  # what the trip's number reaches, and no carry
         self._nodes: list[Node] = []
-        fixed = {v for v in captures if isinstance(v.type, TensorType)}
+        self._fixed = {v for v in captures if isinstance(v.type, TensorType)}
         for node in loop.body.nodes:
-            record = PRIMITIVES[node.op]
-            ready = all(v in fixed or v in self.varying for v in node.operands)
-            if not ready or record.kind not in _KINDS or record.collective or record.updates:
-                continue
-            self._nodes.append(node)
-            (self.varying if any(v in self.varying for v in node.operands) else fixed).update(node.results)
+            if computes_rows(node) and all(self.knows(v) for v in node.operands):
+                self._add(node)
+
+    def _add(self, node: Node) -> None:
+        self._nodes.append(node)
+        (self.varying if any(v in self.varying for v in node.operands) else self._fixed).update(node.results)
+
+    def knows(self, value: Value) -> bool:
+        """Whether it is the same in all trips, or has rows."""
+        return value in self._fixed or value in self.varying
+
+    def go_on(self, tables: Mapping[Value, Value], nodes: Sequence[Node]) -> None:
+        """`tables`: rows of values, which the loop has written by now. `nodes` make others of them, in order."""
+        self.varying.update(tables)
+        self._made.update(tables)
+        for node in nodes:
+            if not self.knows(node.results[0]):
+                self._add(node)
 
     def is_made(self, value: Value) -> bool:
         """Whether the rows of a value take memory: those of a capture are there."""

@@ -215,3 +215,94 @@ def test_rows_without_room_change_nothing(monkeypatch):
 def test_halves_stay(dtype):
     after, _ = loop(lambda k, h, s, x: [h, ops.accumulate(s, gradient(x, h, k))], [H, SUM], [X], dtype=dtype)
     assert products(after, inside=True) == (dtype is float16)
+
+
+def late_row(made, kind="set", adds=()):
+    """A step that adds a row of what it makes of the carry to a table."""
+
+    def step(k, h, rows, *captures):
+        return [ops.sin(h), ops.scatter(kind, rows, [k], made(k, h, *captures))]
+
+    return step
+
+
+TALL = (N, ROWS, OUT)
+ROW_TAILS = {
+    "a product": (TALL, [W], lambda _, h, w: ops.matmul(h, w)),
+    "of two layers": (TALL, [W, (OUT, OUT)], lambda _, h, w, v: ops.tanh(ops.matmul(ops.sin(ops.matmul(h, w)), v))),
+    "moved": ((N, OUT * ROWS), [W], lambda _, h, w: flat_row(ops.matmul(h, w))),
+    "with a bias": (TALL, [W, (OUT,)], lambda _, h, w, b: ops.add(ops.matmul(h, w), as_row(b))),
+    "with rows of others": (TALL, [W, TALL], lambda k, h, w, x: ops.mul(ops.matmul(h, w), row(x, k))),
+    "with more of the carry": (
+        TALL,
+        [W],
+        lambda _, h, w: ops.add(ops.matmul(h, w), as_column(ops.reduce_sum(h, (1,)))),
+    ),
+    "turned": ((N, OUT, ROWS), [W], lambda _, h, w: ops.matmul(turned(w), turned(h))),
+    "both of the carry": ((N, WIDE, OUT), [W], lambda _, h, w: ops.matmul(turned(h), ops.matmul(h, w))),
+}
+
+
+def flat_row(product):
+    return ops.reshape(ops.transpose(product, (1, 0)), (OUT * ROWS,))
+
+
+def as_row(vector):
+    return ops.broadcast(vector, (ROWS, OUT), (1,))
+
+
+def as_column(vector):
+    return ops.broadcast(vector, (ROWS, OUT), (0,))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("kind", ["set", "add"])
+@pytest.mark.parametrize("name", ROW_TAILS)
+def test_what_becomes_rows_only_is_multiplied_after_the_loop(name, kind, reverse):
+    table, captures, made = ROW_TAILS[name]
+    after, notes = loop(late_row(made, kind), [(ROWS, WIDE), table], captures, reverse=reverse)
+    assert products(after, inside=True) == 0
+    assert products(after, inside=False) == (2 if name in ("of two layers", "both of the carry") else 1)
+    assert all("after the loop" in note for note in notes)
+
+
+def test_rows_of_a_product_share_what_a_sum_needs():
+    """As derivatives of a recurrent layer do: by its inputs and by its matrix."""
+
+    def step(k, d, by_x, by_w, x, w):
+        d = ops.tanh(d)
+        by_x = ops.scatter("add", by_x, [row(ops.iota(TensorType((N,), int64), 0), k)], ops.matmul(d, turned(w)))
+        return [d, by_x, ops.accumulate(by_w, ops.matmul(turned(row(x, k)), d))]
+
+    after, _ = loop(step, [(ROWS, OUT), X, SUM], [X, W])
+    (node,) = [n for n in after.nodes if n.op == "for"]
+    assert products(after, inside=True) == 0
+    assert len(node.results) == 2  # d and its rows
+
+
+STAYING_ROWS = {
+    "the table is read": lambda k, h, t, w: [ops.add(h, few_of(row(t, k))), write(t, k, ops.matmul(h, w))],
+    "the product is read": lambda k, h, t, w: (lambda g: [ops.add(h, few_of(g)), write(t, k, g)])(ops.matmul(h, w)),
+    "the next trip's row": lambda k, h, t, w: [ops.sin(h), write(t, ops.add(k, 1), ops.matmul(h, w))],
+    "the largest": lambda k, h, t, w: [ops.sin(h), ops.scatter("max", t, [k], ops.matmul(h, w))],
+}
+
+
+def few_of(g):
+    return ops.broadcast(ops.reduce_sum(g, (0, 1)), (ROWS, WIDE), ())
+
+
+def write(table, k, value):
+    return ops.scatter("set", table, [k], value)
+
+
+@pytest.mark.parametrize("name", STAYING_ROWS)
+def test_rows_that_must_stay_stay(name):
+    after, notes = loop(STAYING_ROWS[name], [(ROWS, WIDE), TALL], [W])
+    assert products(after, inside=True) == 1
+    assert not notes
+
+
+def test_a_table_of_more_rows_keeps_its_product():
+    after, _ = loop(late_row(lambda _, h, w: ops.matmul(h, w)), [(ROWS, WIDE), (N + 1, ROWS, OUT)], [W])
+    assert products(after, inside=True) == 1
