@@ -2,7 +2,8 @@
 up 8.
 
 A number is the sum of two of 11 bits, but for about 2**-23 of it, and of the four products of two such sums the
-smallest is left out: three are about as good as one of float32. Matrix units cut off what they add up, so products that
+smallest is left out: three are about as good as one of float32. The first of the two is cut off, so that NaN stays NaN
+and the largest numbers finite, and the second one is rounded. Matrix units cut off what they add up, so products that
 are small are added up apart, sums of a block begin at zero, and what rounds adds them to the totals (Ootomo and Yokota,
 "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance",
 2022).
@@ -59,25 +60,23 @@ class FloatMatrices(MatrixCode):
         self.lead = self.quarter
 
     def left_factor(self, words: Sequence[Val]) -> FactorParts:
-        first = [self._rounded(word) for word in words]
         if not self.full:
-            return FactorParts(first, None)
+            return FactorParts([self._rounded(word) for word in words], None)
+        first = [self.op("BitwiseAnd", word, KEPT) for word in words]
         return FactorParts(first, [self._rest(word, part) for word, part in zip(words, first, strict=True)])
 
     right_factor = left_factor
 
     def _rounded(self, word: Val) -> Val:
-        """To 11 bits. Of a NaN whose digits are all ones a zero may be made, so what is left says that it is one; where
-        nothing is left, the NaN stays."""
+        """To 11 bits. Of a NaN whose digits are all ones a zero would be made."""
         rounded = self.op("BitwiseAnd", self.op("IAdd", word, HALF), KEPT)
-        if self.full:
-            return rounded
         return self.e.select(self.b.inst("IsNan", "bool", self.b.inst("Bitcast", "f32", word)), word, rounded)
 
     def _rest(self, word: Val, part: Val) -> Val:
-        """What is left, of which matrix units read 11 bits; NaN where the word is infinite."""
+        """What is left, rounded to the 11 bits of it that matrix units read; of what isn't finite anything, which the
+        first part outweighs."""
         left = self.less(*[self.b.inst("Bitcast", "f32", x) for x in (word, part)])
-        return self.b.inst("Bitcast", "i32", left)
+        return self.op("IAdd", self.b.inst("Bitcast", "i32", left), HALF)
 
     def product(self, left: FactorParts, right: FactorParts, sums: PartSums) -> PartSums:
         first = self.units.product(left.first, right.first, sums.first, "tf32")

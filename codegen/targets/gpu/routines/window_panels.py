@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
@@ -31,7 +30,7 @@ from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelCode
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine, Workgroups
 from loopgrad.codegen.targets.gpu.routines.window_products import BLOCK, PITCH, WORD, WindowProducts, WindowTile
 from loopgrad.codegen.targets.gpu.support.support_kernels import Body
-from loopgrad.graph.types import DType, float32, int32, int64
+from loopgrad.graph.types import DType, bool_, float32, int32, int64
 
 ALL_ROWS: Final = WARPGROUP * SIDE
 CHUNK: Final = 4  # elements that are copied at once
@@ -41,14 +40,7 @@ RESIDENT: Final = 2
 
 
 class FloatPanels(PanelCode, FloatMatrices):
-    """Of float32, whose right factors are panels. What isn't finite isn't rounded: a NaN of which a zero was made would
-    be none beside an infinite number in its sum. (Warps that multiply by themselves round too often for that test:
-    attention takes 1.2 times as long with it.)"""
-
-    def _rounded(self, word: Val) -> Val:
-        size = self.b.extended("FAbs", "f32", self.b.inst("Bitcast", "f32", word))
-        near = self.e.select(self.test("FOrdLessThan", size, self.f32(inf)), self.op("IAdd", word, HALF), word)
-        return self.op("BitwiseAnd", near, KEPT)
+    """Of float32, whose right factors are panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +178,15 @@ def parts_kernel(size: int, full: bool) -> Kernel:
     """Of elements their first parts, and behind all of these the rests, as `FloatMatrices` makes them."""
     lane, body = KValue(int64), Body()
     value = body.one("load", float32, lane, param=0)
-    bits = _as_bits(body, value, int32)
-    finite = body.lt(body.one("abs", float32, value), body.const(inf, float32))
-    near = body.select(finite, body.add(bits, body.const(HALF, int32)), bits)
-    first = _as_bits(body, body.one("and", int32, near, body.const(KEPT, int32)), float32)
+    bits, half = _as_bits(body, value, int32), body.const(HALF, int32)
+    if not full:
+        nan = body.one("is_nan", bool_, value)
+        bits = body.select(nan, bits, body.add(bits, half))
+    first = _as_bits(body, body.one("and", int32, bits, body.const(KEPT, int32)), float32)
     body.store(1, lane, first)
     if full:
-        body.store(1, body.add(lane, body.const(size)), body.sub(value, first))
+        rest = body.add(_as_bits(body, body.sub(value, first), int32), half)
+        body.store(1, body.add(lane, body.const(size)), _as_bits(body, rest, float32))
     params = (BufferParam(float32, size, "read"), BufferParam(float32, (2 if full else 1) * size, "write"))
     return Kernel("kernel_parts", (size,), params, Block((lane,), body.ops))
 
