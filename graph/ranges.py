@@ -14,6 +14,7 @@ above all, is anything that its dtype holds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from loopgrad.graph.ambient import AMBIENT
@@ -37,6 +38,13 @@ def limits(dtype: DType) -> Interval:
 def bounds(value: Value) -> Interval:
     """The smallest and the largest number that an element of an integer or bool value may be."""
     return _RangeWalk().bounds(value, 0)
+
+
+def bounds_where(value: Value, known: Mapping[Value, Interval]) -> Interval:
+    """As `bounds`, for whoever knows these."""
+    walk = _RangeWalk()
+    walk.learn(known)
+    return walk.bounds(value, 0)
 
 
 def noted(value: Value) -> tuple[int, ...]:
@@ -72,6 +80,9 @@ class _RangeWalk:
     def __init__(self) -> None:
         AMBIENT.looks_at_ranges += 1
         self._known: dict[Value, Interval] = {}
+
+    def learn(self, known: Mapping[Value, Interval]) -> None:
+        self._known.update(known)
 
     def bounds(self, value: Value, depth: int) -> Interval:
         if value.dtype.kind not in "biu":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from loopgrad.graph.nodes import Graph
-from loopgrad.graph.passes import calls, carries, cse, dce, fold, forward_stacks, licm, simplify, sink
+from loopgrad.graph.passes import calls, carries, cse, dce, fold, forward_stacks, licm, simplify, sink, trip_numbers
 
 Pass = Callable[[Graph], Graph]
 
@@ -25,6 +25,7 @@ PIPELINE: Final[tuple[tuple[str, Pass], ...]] = (
     ("forward_stacks", forward_stacks.run),
     ("carries", carries.run),
     ("licm", licm.run),
+    ("trip_numbers", trip_numbers.run),
     ("sink", sink.run),
     ("fold", fold.run),
     ("simplify", simplify.run),
