@@ -427,11 +427,12 @@ class BlockScheduler:
 
 
 def _rank(task: Group | Node) -> int:
-    """Of tasks that don't wait for each other: a collective starts before what is computed meanwhile, and is awaited
-    behind it."""
+    """Of tasks that don't wait for each other, but for rows of stacks, which are there at once: a collective starts
+    before what is computed meanwhile, and is awaited behind it."""
     if isinstance(task, Group):
         return 0
-    return -(task.op == "collective_start") or int(is_started(task.attrs))
+    first = ("pop", "collective_start")
+    return first.index(task.op) - len(first) if task.op in first else int(is_started(task.attrs))
 
 
 def _preferred(graph: Graph, targets: Sequence[ProgramBuffer | None]) -> dict[Value, ProgramBuffer]:

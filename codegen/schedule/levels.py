@@ -6,6 +6,7 @@ The level of a root is the number of kernels and calls that must have finished b
     stored, made at the same lane by a kernel                the operand's level (one kernel can do both)
     stored, otherwise (reduced, scattered, shifted, called)  one more than the operand's level
 
+A row that comes from a stack is there from the level of its step on, which is the first of its level.
 A scatter that overwrites its operand comes after whatever else reads that (`Partition.waits`). Where a kernel was cut
 into segments, a root doesn't share a kernel with what an earlier segment makes.
 """
@@ -65,7 +66,7 @@ class Levels:
         if node is None:
             return 0
         if node in self.step:
-            return self.step[node] + 1
+            return self.step[node] + (node.op != "pop")
         if self.partition.role[node] is Role.MEMORY:
             return max([self.after(v) for v in node.operands], default=0)
         return self.level[value] + 1 if value in self.level else 0

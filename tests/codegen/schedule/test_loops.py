@@ -15,6 +15,7 @@ from loopgrad.graph.types import TensorType, bool_, float64, int32, int64
 
 N = 40
 VECTOR = TensorType((N,), float64)
+TALL = TensorType((9 * N,), float64)
 COUNTS = TensorType((N,), int32)
 SCALAR = TensorType((), float64)
 COUNT = TensorType((), int32)
@@ -248,3 +249,21 @@ def test_loops_of_no_or_one_lane(check, rng, size):
 
     types = [TensorType((size,), float64), TensorType((size,), int32), TensorType((4,), float64)]
     check(function, types, [rng.normal(size=size), np.full(size, 3), rng.normal(size=4)])
+
+
+def test_what_a_trip_makes_before_it_looks_at_saved_rows_is_in_their_kernel(check, rng):
+    """A row is there at once; what reads it waits for nothing that its kernel can't make."""
+
+    def program(n, u, x):
+        (stack, _) = traced_for(n, [ops.stack_new(TALL), x], lambda _, s, v: [ops.push(s, v), ops.sin(smoothed(v))])
+
+        def back(_, s, u, total):
+            s, row = ops.pop(s)
+            u = ops.mul(smoothed(u), 0.9)
+            return [s, u, ops.add(total, ops.mul(u, row))]
+
+        return traced_for(n, [stack, u, x], back)[1:]
+
+    found = check(program, [COUNT, TALL, TALL], [3, rng.normal(size=9 * N), rng.normal(size=9 * N)])
+    (back,) = [loop for loop in steps_of(found, ForStep) if any(isinstance(step, PopStep) for step in loop.body)]
+    assert len([step for step in back.body if isinstance(step, LaunchStep)]) == 1
