@@ -1,8 +1,8 @@
 """erf and erfc.
 
 erf(x) = x P(x**2) for |x| < 1. erfc(a) = exp(-a**2) R(q) / (1 + 2a) with q = (a - K)/(a + K), after Shepherd
-and Laframboise (Math. Comp. 36, 1981); exp(-a**2) with the rounding of a**2 put back. In f32 1 - exp(F(a - 2)) has
-digits enough for erf(a) where a > 1, and needs no quotient: F is minimax for log(erfc(a)), weighted by erfc(a).
+and Laframboise (Math. Comp. 36, 1981); exp(-a**2) with the rounding of a**2 put back. 1 - exp(F(a - c)) has digits
+enough for erf(a) where a > 1, and needs no quotient: F is minimax for log(erfc(a)), weighted by erfc(a).
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ SCALED = {
          -0.10103906603632434, 0.06809705425469174, 0.015379652102620031, -0.1396211168405625, 1.2329951186255526),
 }  # fmt: skip
 FARTHEST = {32: 10.6, 64: 28.0}
-F = (
-    0.0001855748996604234,
-    -0.0007127170101739466,
-    0.0035436872858554125,
-    -0.016487272456288338,
-    -0.9237530827522278,
-    -4.418159484863281,
-    -5.364941120147705,
-)
-ONE_FROM = 4.0  # in f32 erf is 1 from there on
+F = {
+    32: (0.0001855748996604234, -0.0007127170101739466, 0.0035436872858554125, -0.016487272456288338,
+         -0.9237530827522278, -4.418159484863281, -5.364941120147705),
+    64: (-4.864533186719978e-12, 1.1931340649123968e-10, -1.3189650336796526e-09, 8.517891559292696e-09,
+          -3.338760934820462e-08, 5.800117878557434e-08, 2.0483309833056896e-07, -2.131971017048601e-06,
+          9.671410566569587e-06, -2.7198999125200647e-05, 2.6296341998771317e-05, 0.00023731642869466159,
+          -0.0019779012141397222, 0.010033825178831394, -0.04156109802505062, -0.8431072563594142,
+          -2.6389675142347757, -1.8496055099332482),
+}  # fmt: skip
+ABOUT = {32: 2.0, 64: 1.0}
+ONE_FROM = {32: 4.0, 64: 6.0}  # erf is 1 from there on
 
 
 def complement(m: Ops[V], a: V) -> V:
@@ -64,20 +65,20 @@ def inner(m: Ops[V], x: V) -> V:
     return m.fma(x, polynomial(m, m.mul(x, x), (*higher, last - 1.0)), x)
 
 
-def short_outer(m: Ops[V], a: V) -> V:
-    """erf(a) for a >= 1 in f32."""
-    limit = m.const(a, ONE_FROM)
-    shifted = m.sub(m.select(m.lt(limit, a), limit, a), m.const(a, 2.0))
-    return m.sub(m.const(a, 1.0), exp(m, polynomial(m, shifted, F)))
+def outer(m: Ops[V], a: V) -> V:
+    """erf(a) for a >= 1."""
+    bits = m.bits(a)
+    limit = m.const(a, ONE_FROM[bits])
+    shifted = m.sub(m.select(m.lt(limit, a), limit, a), m.const(a, ABOUT[bits]))
+    return m.sub(m.const(a, 1.0), exp(m, polynomial(m, shifted, F[bits])))
 
 
 def erf(m: Ops[V], x: V) -> V:
     size = m.abs(x)
     outside = m.invert(m.le(size, m.const(x, 1.0)))
     if m.bits(x) == 32:
-        return m.copysign(m.select(outside, short_outer(m, size), inner(m, size)), x)
-    value = m.rarely(outside, lambda: m.sub(m.const(x, 1.0), complement(m, size)), inner(m, size))
-    return m.copysign(value, x)
+        return m.copysign(m.select(outside, outer(m, size), inner(m, size)), x)
+    return m.copysign(m.rarely(outside, lambda: outer(m, size), inner(m, size)), x)
 
 
 def erfc(m: Ops[V], x: V) -> V:
