@@ -26,6 +26,7 @@ from loopgrad.runtime.vulkan.api import (
 from loopgrad.runtime.vulkan.timeline import Timeline
 
 STAGE_COMPUTE: Final = 0x20
+SHUFFLE: Final = 0x10  # among what subgroups can do
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
 LARGEST_TILE_GROUP: Final = 256
 NVIDIA: Final = 0x10DE
@@ -101,7 +102,8 @@ class Gpu:
         return out[0], self._features(want, want_eleven, want_twelve)
 
     def _features(self, base: Any, eleven: Any, twelve: Any) -> Features:
-        controls = self.api.struct("VkPhysicalDeviceVulkan12Properties")
+        subgroups = self.api.struct("VkPhysicalDeviceVulkan11Properties")
+        controls = self.api.struct("VkPhysicalDeviceVulkan12Properties", pNext=subgroups)
         top = self.api.struct("VkPhysicalDeviceProperties2", pNext=controls)
         self.lib.vkGetPhysicalDeviceProperties2(self.physical, top)
 
@@ -124,6 +126,7 @@ class Gpu:
             tile_group=self._tile_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
             known_bits=not self.is_nvidia,
+            neighbours=_neighbours(subgroups),
         )
 
     @property
@@ -163,3 +166,10 @@ class Gpu:
         result = self.lib.vkCreateComputePipelines(self.device, cache, 1, create, null, out)
         self.api.check(result, "vkCreateComputePipelines")
         return out[0]
+
+
+def _neighbours(properties: Any) -> int:
+    """Invocations of a subgroup, where those of compute shaders exchange registers; otherwise 1."""
+    if properties.subgroupSupportedOperations & SHUFFLE and properties.subgroupSupportedStages & STAGE_COMPUTE:
+        return int(properties.subgroupSize)
+    return 1

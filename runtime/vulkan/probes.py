@@ -1,5 +1,5 @@
-"""What drivers don't say is tried: whether fma rounds once, and whether long loops reach their end,
-and whether a widened integer compares rightly.
+"""What drivers don't say is tried: whether fma rounds once, whether long loops reach their end, whether a widened
+integer compares rightly, and whether the invocations of a subgroup are neighbours in a workgroup.
 
 Kernels of one lane. fma(x, x, -(x*x)) is not zero where it is fused; a loop with more trips than the
 known limits counts them.
@@ -30,7 +30,17 @@ def probed(driver: VulkanDriver, features: Features) -> Features:
         if name == "f32" or features.float64
     )
     compared = run(driver, "widening_probe", np.array([-5], np.int32))
-    return replace(features, fused=fused, endless_loops=bool(trips[0] == TRIPS), widening=bool(compared[0] == 2))
+    neighbours = features.neighbours
+    if neighbours > 1:
+        got = run(driver, "exchange_probe", np.zeros(features.group, np.int32))
+        neighbours = neighbours if (got == neighbours.bit_length() - 1).all() else 1
+    return replace(
+        features,
+        fused=fused,
+        endless_loops=bool(trips[0] == TRIPS),
+        widening=bool(compared[0] == 2),
+        neighbours=neighbours,
+    )
 
 
 def run(driver: VulkanDriver, name: str, array: np.ndarray[Any, Any], *more: Any) -> np.ndarray[Any, Any]:

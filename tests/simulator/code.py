@@ -16,7 +16,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.gpu.assembler import Divide, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import WARP, Divide, Val, Variable
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
@@ -59,6 +59,7 @@ class HostAssembler(LlvmAssembler):
     number, so that tests see programs in which that lies behind a branch."""
 
     waits = False
+    neighbours = WARP
     _units: HostUnits | None = None
 
     @property
@@ -69,6 +70,9 @@ class HostAssembler(LlvmAssembler):
     @property
     def warpgroup_units(self) -> HostWarpgroupUnits:
         return HostWarpgroupUnits(self.matrix_units)
+
+    def across(self, x: Val, distance: int) -> Val:
+        return self.matrix_units.across(x, distance)
 
     @property
     def usual_quotients(self) -> Divide | None:

@@ -60,10 +60,6 @@ class MatrixUnits(Protocol):
         """Two f32 as a pair of these."""
         ...
 
-    def across(self, x: Val, distance: int) -> Val:
-        """The f32 of the invocation whose number differs in this bit."""
-        ...
-
     def larger(self, x: Val, y: Val) -> Val:
         """Of two f32; either where the other is no number."""
         ...
@@ -142,10 +138,11 @@ class Assembler(Protocol):
     (NVIDIA's Vulkan driver 580 does, seen on an H200). `widens`: a 32-bit integer that was widened compares
     rightly. `guarded`: loops may be stopped by the driver, so each leaves its last condition in a guard cell.
     `label`: the block being written. `group`: invocations of a workgroup. `float_sums`: types that AtomicFAddEXT
-    adds. `short_offsets`: an offset in an array is better made in 32 bits, where that suffices, than by a product
-    in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of a short loop
-    that pops are written one after the other, so that their loads are under way together; 1 where the compiler sees
-    to that."""
+    adds. `neighbours`: as many invocations that lie side by side in a workgroup, from a multiple of that on, exchange
+    registers; 1 where none do. `short_offsets`: an offset in an array is better made in 32 bits, where that suffices,
+    than by a product in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of
+    a short loop that pops are written one after the other, so that their loads are under way together; 1 where the
+    compiler sees to that."""
 
     fused: bool
     rearranges: bool
@@ -155,6 +152,7 @@ class Assembler(Protocol):
     functions: bool
     trips_at_once: int
     group: int
+    neighbours: int
     float_sums: tuple[str, ...]
 
     @property
@@ -311,6 +309,10 @@ class Assembler(Protocol):
         ...
 
     # the workgroup
+
+    def across(self, x: Val, distance: int) -> Val:
+        """The f32 of the neighbour whose number differs in this bit; all neighbours come here."""
+        ...
 
     def barrier(self) -> None:
         """All invocations of the workgroup come here; memory of the workgroup is then seen by all."""

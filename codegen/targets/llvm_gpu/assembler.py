@@ -64,6 +64,7 @@ class LlvmAssembler:
     guarded = False
     functions = True
     trips_at_once = 1
+    neighbours = 1
     short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
 
@@ -382,6 +383,9 @@ class LlvmAssembler:
         return self._value("i32", self.flavour.group_id)
 
     # the workgroup
+
+    def across(self, x: Val, distance: int) -> Val:
+        raise AssertionError("invocations exchange no registers")
 
     def barrier(self) -> None:
         for line in self.flavour.barrier:

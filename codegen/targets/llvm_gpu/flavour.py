@@ -23,7 +23,7 @@ class Flavour:
     `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
     `recipe_attributes` what a recipe does that is best with {registers} registers.
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
-    `exchanges`: neighbouring invocations exchange registers, by matrix units' `across`.
+    `exchanges`: neighbouring invocations exchange registers.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the

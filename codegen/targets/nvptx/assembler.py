@@ -14,18 +14,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import MatrixUnits, Val, Variable, WarpgroupUnits
+from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, Val, Variable, WarpgroupUnits
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
 
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
+SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.f32"
+ALL: Final = -1  # invocations of the warp exchange
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
 SCALE: Final = 64  # a power of two, even
 
 
 class NvptxAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
+
+    neighbours = WARP
 
     @property
     def matrix_units(self) -> MatrixUnits:
@@ -55,6 +59,10 @@ class NvptxAssembler(Quotients):
         self._put(f"{bits} = bitcast float {x.id} to i32")
         self._put(f"{sign} = and i32 {bits}, -2147483648")
         return self._value("i32", f"or i32 {upper}, {sign}")
+
+    def across(self, x: Val, distance: int) -> Val:
+        given = f"i32 {ALL}, float {x.id}, i32 {distance}, i32 {WARP - 1}"
+        return Val(self.called(SHUFFLE, "float", given), "f32")
 
     # for matrix units
 

@@ -24,9 +24,6 @@ PRODUCTS: Final = {
 PAIRS: Final = {"b16": "llvm.nvvm.ff2bf16x2.rn", "f16": "llvm.nvvm.ff2f16x2.rn"}
 COPIES: Final = {16: "llvm.nvvm.cp.async.cg.shared.global.16.s", 4: "llvm.nvvm.cp.async.ca.shared.global.4.s"}
 COPIED: Final = "llvm.nvvm.cp.async.wait.all"
-SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.f32"
-ALL: Final = -1  # invocations of the warp exchange
-LAST: Final = 31  # the last one's number
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +47,6 @@ class WarpUnits:
         kind = f"<2 x {TYPE[type]}>"
         found = self.b.called(PAIRS[type], kind, f"float {high.id}, float {low.id}")
         return Val(self.b.recast(found, kind, "i32"), "i32")
-
-    def across(self, x: Val, distance: int) -> Val:
-        given = f"i32 {ALL}, float {x.id}, i32 {distance}, i32 {LAST}"
-        return Val(self.b.called(SHUFFLE, "float", given), "f32")
 
     def larger(self, x: Val, y: Val) -> Val:
         return Val(self.b.called("llvm.maxnum.f32", "float", f"float {x.id}, float {y.id}"), "f32")

@@ -22,6 +22,7 @@ from loopgrad.codegen.targets.spirv.features import Features
 LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
 DEVICE_SCOPE, WORKGROUP_SCOPE = 1, 2
+SUBGROUP_SCOPE: Final = 3
 WORKGROUP_ORDER: Final = 0x8 | 0x40 | 0x100  # acquire and release, of buffers and memory of the workgroup
 ALIGNED: Final = 2
 NON_WRITABLE: Final = 24
@@ -60,6 +61,7 @@ class SpirvAssembler(Words):
         self.fused, self.widens = features.fused, features.widening
         self.guarded = not features.endless_loops
         self.group = group or features.group
+        self.neighbours = features.neighbours
         self._main, self.label = self.fresh(), self.fresh()
         self._first = self.label
         self._guards: int | None = None
@@ -320,6 +322,12 @@ class SpirvAssembler(Words):
         return Val(self.raw("CompositeExtract", self.type("i32"), whole, axis), "i32")
 
     # the workgroup
+
+    def across(self, x: Val, distance: int) -> Val:
+        for capability in ("GroupNonUniform", "GroupNonUniformShuffle"):
+            self.capabilities[capability] = None
+        scope, bit = self.const("i32", SUBGROUP_SCOPE).id, self.const("i32", distance).id
+        return Val(self.raw("GroupNonUniformShuffleXor", self.type(x.type), scope, x.id, bit), x.type)
 
     def barrier(self) -> None:
         scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER).id

@@ -42,7 +42,7 @@ OP: Final = {
     "AtomicExchange": 229, "AtomicCompareExchange": 230, "AtomicIAdd": 234, "AtomicSMin": 236, "AtomicUMin": 237,
     "AtomicSMax": 238, "AtomicUMax": 239, "AtomicAnd": 240, "AtomicOr": 241, "Phi": 245, "LoopMerge": 246,
     "SelectionMerge": 247, "Label": 248, "Branch": 249, "BranchConditional": 250, "Return": 253,
-    "ControlBarrier": 224,
+    "ControlBarrier": 224, "GroupNonUniformShuffleXor": 346,
 }  # fmt: skip
 GLSL: Final = {"RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Sqrt": 31, "Fma": 50}
 WIDTH_CAPABILITY: Final = {"i8": "Int8", "i16": "Int16", "i64": "Int64", "f16": "Float16", "f64": "Float64"}

@@ -26,6 +26,8 @@ CAPABILITIES: Final[dict[str, tuple[int, str, str]]] = {
     "StorageBuffer8BitAccess": (4448, "storage8", "bool, int8 and uint8 arrays"),
     "StorageBuffer16BitAccess": (4433, "storage16", "16-bit arrays"),
     "Int64Atomics": (12, "int64_atomics", "accumulation into 64-bit integers"),
+    "GroupNonUniform": (61, "", ""),
+    "GroupNonUniformShuffle": (65, "", ""),
     "DenormPreserve": (4464, "", ""),
     "SignedZeroInfNanPreserve": (4466, "", ""),
     "RoundingModeRTE": (4467, "", ""),
@@ -52,7 +54,8 @@ class Features:
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
-    `workgroup_memory` that it may have."""
+    `workgroup_memory` that it may have; `neighbours`: those of a subgroup, where they exchange registers and lie side
+    by side in a workgroup; 1 elsewhere."""
 
     device: str = "a Vulkan device"
     int64: bool = True
@@ -74,6 +77,7 @@ class Features:
     group: int = 64
     tile_group: int = 128
     workgroup_memory: int = 16 << 10
+    neighbours: int = 1
 
     def key(self) -> str:
         """A text that two devices for which the same code is emitted share."""

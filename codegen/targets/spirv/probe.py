@@ -1,4 +1,5 @@
-"""Modules that find out what a driver does: the trips of a long loop, fused fma, comparisons."""
+"""Modules that find out what a driver does: the trips of a long loop, fused fma, comparisons,
+exchanged registers."""
 
 from __future__ import annotations
 
@@ -55,6 +56,22 @@ def widening_probe(features: Features) -> bytes:
         e.b.store(e.table.params[0], e.select(less, e.b.const("i32", 2), e.b.const("i32", 1)))
 
     kernel = Kernel("widening_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    return module(kernel, features, body)
+
+
+def exchange_probe(features: Features) -> bytes:
+    """Element n becomes the number of distances over which invocation n got what its neighbour gave."""
+
+    def body(e: Emitter) -> None:
+        own, right = e.b.local_id(), e.b.const("i32", 0)
+        for distance in [1 << k for k in range(features.neighbours.bit_length() - 1)]:
+            wanted = e.b.inst("BitwiseXor", "i32", own, e.b.const("i32", distance))
+            same = e.b.inst("IEqual", "bool", e.b.across(own, distance), wanted)
+            right = e.b.inst("IAdd", "i32", right, e.select(same, e.b.const("i32", 1), e.b.const("i32", 0)))
+        place = e.at(e.table.params[0], e.resize(own, "i64", signed=False), SIZE["i32"])
+        e.b.store(place, right)
+
+    kernel = Kernel("exchange_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return module(kernel, features, body)
 
 

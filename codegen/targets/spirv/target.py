@@ -9,6 +9,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
+from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping
@@ -31,9 +32,14 @@ class SpirvImage:
 
     @property
     def geometry(self) -> Geometry:
-        resumable = self.features.resident if self.continued else 0
         f = self.features
-        return Geometry(f.tile_group, f.workgroup_memory, resumable=resumable, wide=f.int64_atomics)
+        return Geometry(
+            f.tile_group,
+            f.workgroup_memory,
+            resumable=f.resident if self.continued else 0,
+            wide=f.int64_atomics,
+            exchanges=f.neighbours >= WARP,
+        )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.features.group

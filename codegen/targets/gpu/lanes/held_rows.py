@@ -14,7 +14,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
 from loopgrad.codegen.math.compensated import balanced
-from loopgrad.codegen.targets.gpu.assembler import WARP, Val
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupPartials, Partial, combined, nothing, number, with_terms
@@ -59,9 +59,8 @@ class RegisterRows:
             vector = vector if whole else e.select(inside, vector, e.b.const("i32", vectors - 1))
             self.columns.append(e.b.inst("IMul", "i32", vector, e.b.const("i32", shape.side)))
         self.positions = [e.b.const("i32", n) for n in range(shape.turns * shape.side)]
-        self.warps = shape.members // WARP  # that have one row
-        count = e.b.group // (WARP if e.b.matrix_units else 1)
-        self.partials = {} if e.b.matrix_units and self.warps < 2 else self._in_memory(e.kernel, count)
+        self.parts = shape.members // e.b.neighbours  # of a row, whose members exchange registers
+        self.partials = self._in_memory(e.kernel, e.b.group // e.b.neighbours) if self.parts > 1 else {}
 
     def _split(self, own: Val, members: int) -> tuple[Val, Val]:
         b = self.b
@@ -69,12 +68,11 @@ class RegisterRows:
         return b.inst("ShiftRightLogical", "i32", own, shift), b.inst("BitwiseAnd", "i32", own, mask)
 
     def _in_memory(self, kernel: Kernel, count: int) -> dict[tuple[int, int], GroupPartials]:
-        """Of each stage's reductions, where invocations exchange no registers, or more than a warp has a row."""
+        """Of each stage's reductions, where more have a row than exchange registers."""
         return {
             (n, slot): GroupPartials(self.e, r, count)
             for n, stage in enumerate(kernel.stages)
             for slot, r in enumerate(stage.reductions)
-            if self.shape.members > 1
         }
 
     def emit(self, tile: Val) -> None:
@@ -131,13 +129,9 @@ class RegisterRows:
 
     def folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
         """That of the whole row."""
-        e, b, members = self.e, self.b, self.shape.members
-        if b.matrix_units is None:
-            if members == 1:
-                return mine
-            return self._gathered(self.partials[n, slot], r, b.local_id(), mine, members)
+        e, b = self.e, self.b
         distance = 1
-        while distance < min(members, WARP):
+        while distance < min(self.shape.members, b.neighbours):
             other = tuple([self._across(x, distance) for x in mine])
             bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance))
             lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
@@ -147,10 +141,10 @@ class RegisterRows:
             )
             mine = combined(e, r, x, y)
             distance *= 2
-        if self.warps < 2:
+        if self.parts < 2:
             return mine
-        warp = b.inst("ShiftRightLogical", "i32", b.local_id(), b.const("i32", WARP.bit_length() - 1))
-        return self._gathered(self.partials[n, slot], r, warp, mine, self.warps)
+        part, _ = self._split(b.local_id(), b.neighbours)
+        return self._gathered(self.partials[n, slot], r, part, mine, self.parts)
 
     def _gathered(self, array: GroupPartials, r: Reduction, own: Val, mine: Partial, count: int) -> Partial:
         """What `count` neighbours in an array of the workgroup make, of which the invocation's is at place `own`."""
@@ -163,11 +157,10 @@ class RegisterRows:
 
     def _across(self, x: Val, distance: int) -> Val:
         """The value of the member whose number differs in this bit."""
-        e, b, units = self.e, self.b, self.b.matrix_units
-        assert units is not None
+        e, b = self.e, self.b
         match x.type:
             case "f32":
-                return units.across(x, distance)
+                return b.across(x, distance)
             case "i32":
                 return e.bitcast(self._across(e.bitcast(x, "f32"), distance), "i32")
             case "bool":

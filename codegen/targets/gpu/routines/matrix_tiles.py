@@ -156,7 +156,7 @@ class MatrixCode(GroupCode):
     def over_columns(self, x: Val, how: str) -> Val:
         """Folded over the four invocations that have columns of the same rows."""
         for distance in (1, 2):
-            other = self.units.across(x, distance)
+            other = self.b.across(x, distance)
             x = self.units.larger(x, other) if how == "max" else self.sum(x, other)
         return x
 

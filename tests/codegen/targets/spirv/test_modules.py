@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, KValue
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
+from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.targets.gpu.support.support_kernels import tree_widths
 from loopgrad.codegen.targets.spirv.assembler import REASONED_ABOUT
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
 from loopgrad.codegen.targets.spirv.target import compile_program
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.types import bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
+from loopgrad.graph.types import TensorType, bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import program_of
@@ -81,6 +84,22 @@ def test_drivers_that_reason_wrongly_about_bits_can_not():
         assert len(zeros) == masked
         assert masked == all(used == ["OpBitwiseXor"] for used in uses if used not in zeros)
         assert len(made) > 3
+
+
+def test_rows_of_a_subgroup_meet_in_registers():
+    """They wait for each other only where more have a row than exchange registers, and before the workgroup ends."""
+
+    def centred(x):
+        return [ops.sub(x, ops.broadcast(ops.reduce_max(x, (1,)), x.shape, (0,)))]
+
+    graph, _ = trace(centred, [TensorType((1 << 12, 64), float32)])
+    for neighbours, waits, exchanges in ((1, 3, 0), (4, 3, 2), (32, 1, 3)):
+        features = Features(neighbours=neighbours, tile_group=256)
+        artifact = compile_program(schedule(graph, DEFAULT_OPTIONS), Options(), features)
+        validate(artifact)
+        text = artifact.texts["spirv"]
+        assert text.count("OpControlBarrier") == waits
+        assert text.count("OpGroupNonUniformShuffleXor") == exchanges
 
 
 def test_float32_asks_for_no_float64():

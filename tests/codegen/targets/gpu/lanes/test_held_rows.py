@@ -130,7 +130,7 @@ def test_several_warps_have_a_long_row(function: Any, length: int, dtype: Any, h
 def test_long_rows(gpu: str, monkeypatch: pytest.MonkeyPatch, function: Any, length: int) -> None:
     """The simulator's workgroups are usually of one warp."""
     if not gpu.startswith(("simulator", "cuda")):
-        pytest.skip("its invocations exchange no registers")
+        pytest.skip("fewer of its invocations exchange registers than a warp has")
     monkeypatch.setattr("tests.simulator.code.GROUP", 128)
     graph, _ = trace(function, [TensorType((260, length), float32)])
     made = executable_of(schedule(graph, DEFAULT_OPTIONS))
