@@ -150,7 +150,9 @@ class _Splitter:
 
     def moved(self, node: Node) -> None:
         """Pairs that lie together move together: whoever wants the parts of the result doesn't read these."""
-        given = [self.either_part(v) if v.shape == () else self.whole.get(v) for v in node.operands]
+        given = [self.whole.get(v) for v in node.operands]
+        if node.op == "pad":
+            given[1] = self.either_part(node.operands[1])
         pairs = [v for v in given if v is not None]
         if len(pairs) == len(given):
             (self.whole[node.results[0]],) = self.builder.emit(node.op, pairs, MOVED[node.op](node.attrs))

@@ -36,6 +36,7 @@ PROGRAMS: list[Callable[[Any], Any]] = [
     lambda z: lg.asin(z) + lg.asin(z * 2) * lg.acosh(lg.asin(z)) + lg.power(z, z) * lg.power(z, z + 1),
     lambda z: lg.vmap(lambda v: lg.fori_loop(0, 2, lambda _, u: lg.acos(u) + lg.acos(u - 1), v))(z),
     lambda z: lg.pad(lg.flip(z)[:, ::2], ((1, 0), (0, 2)), constant_values=1j) + lg.pad(z, ((0, 1), (0, 1))),
+    lambda z: z.at[1, 0].set(0),  # a number that is moved
 ]
 
 
