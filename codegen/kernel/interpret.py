@@ -7,6 +7,7 @@ All lanes advance together under a mask, which is the same thing, since lanes on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -153,7 +154,7 @@ class _KernelInterpreter:
         assert len(operands) == 1, "sums so far are for support kernels"
         if reduction.shards is not None:
             shards = reduction.shards
-            attrs = {"combine": reduction.kind, "extent": shards.extent, "roots": shards.roots}
+            attrs = {"combine": reduction.kind, **asdict(shards)}
             (result,) = REFERENCE["shard_reduce"](attrs, operands[0].reshape(-1))
             self.arrays[reduction.param][:] = result.reshape(-1)
             return []

@@ -124,6 +124,7 @@ class Shards:
 
     extent: int
     roots: tuple[tuple[int, int], ...]
+    rounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

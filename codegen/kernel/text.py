@@ -62,8 +62,9 @@ def print_kernel(kernel: Kernel) -> str:
     for i, a in enumerate(kernel.arrays):
         printer.lines.append(f"  array a{i}: {a.dtype.name}[{a.size}]")
     for i, r in enumerate(kernel.reductions):
-        shards = "" if r.shards is None else f" by shards of {r.shards.extent} to {r.shards.roots}"
-        printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}{shards}")
+        how = "" if r.shards is None else f" by shards of {r.shards.extent} to {r.shards.roots}"
+        how += ", rounded" if r.shards is not None and r.shards.rounded else ""
+        printer.lines.append(f"  reduction r{i}: {r.kind} {r.dtype.name} -> p{r.param} over {r.rank}{how}")
     if kernel.running is not None:
         t = kernel.running
         shape, way = "x".join(map(str, t.shape)), " from the end" if t.reverse else ""

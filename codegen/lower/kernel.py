@@ -283,7 +283,8 @@ class _Builder:
                 ctx.pull(self.frame, operand, (*ctx.lane_index, *digit(prod(sizes), t)))
             )
         rank = self._rank(_reduced_size(root.node, ctx.lanes))
-        shards = None if "roots" not in root.node.attrs else Shards(root.node.attrs["extent"], root.node.attrs["roots"])
+        attrs = {name: value for name, value in root.node.attrs.items() if name != "combine"}
+        shards = Shards(**attrs) if "roots" in attrs else None
         for buffer, values in zip(root.buffers, groups, strict=True):
             part = TensorType((_type(root.node.results[0]).size // len(root.buffers),), operand.dtype)
             param = ctx.params.number(buffer, part, "write")

@@ -263,7 +263,15 @@ def _met_by_device(
     x = x if order == tuple(range(len(order))) else b.value("transpose", x, perm=order)
     if others:
         x = b.value("reshape", x, shape=(x.shape[0] * more,))
-    _met(walk, node, combination.rows_of_device(x, extent, n, walk.part), n, combination, narrow)
+    if walk.partition.meets or not n:
+        _met(walk, node, combination.rows_of_device(x, extent, n, walk.part), n, combination, narrow)
+        return
+    (result,) = node.results
+
+    def combined(alone: sums.Partial) -> Value:
+        return _only(alone) if narrow is None else b.value("cast", _only(alone), dtype=result.dtype)
+
+    walk.meet(Meeting((combination.alone(x, extent, n),), (), combined, result, added=True), node)
 
 
 def _met_rows(

@@ -200,6 +200,11 @@ class Combination:
             columns[1] = self._joined_column(lost, TensorType(x.shape[1:], x.dtype))
         return SubtreeRows(tuple(columns), counts)
 
+    def alone(self, x: Value, extent: int, n: int) -> Value:
+        """What all lanes make, where one process has them: its device rounds as well."""
+        roots = ((0, shard_count(n)),)
+        return self.b.value("shard_reduce", x, combine=self.combine, extent=extent, roots=roots, rounded=True)
+
     def _counts(self, made: int, n: int, part: ProcessPart) -> Counts:
         """How many rows each process has, of shards that are so many values. A shard alone has a rest where adding up
         its lanes made one."""

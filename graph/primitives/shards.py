@@ -2,10 +2,12 @@
 lanes, for devices that keep that order themselves).
 
     shard_reduce  (x)   attrs combine (add mul min max), extent, roots -> (2 or 1, roots, *kept)
+                        and rounded                                    -> (*kept)
 
 The first axis of `x` is cut into shards of `extent` elements, the last of which may be shorter. Each of `roots` is a
 (first, count) of shards that are combined, neighbours first: what these make is row 0 of the result; sums have in row 1
-what their additions lost. The order of one shard:
+what their additions lost. Where there is one root, it may be `rounded`: one number, to which that is added. The order
+of a shard is a device's own, and may depend on nothing but the extent. That of the CPU, and of the reference:
 
 - It is cut into parts of equal length (`part_extent`), which are combined neighbours first.
 - A part is rows of some elements (`columns`). Four rows are combined, (a b) (c d), and that with what came before in
@@ -72,7 +74,11 @@ def _infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]
         raise shape_error("shard_reduce", "an axis, and shards of an element", (type, extent), "check the extent")
     if any(not 0 <= first < first + count <= -(-type.shape[0] // extent) for first, count in attrs["roots"]):
         raise shape_error("shard_reduce", f"shards of {extent} of {type}", attrs["roots"], "check the roots")
-    return (TensorType((numbers(attrs["combine"]), len(attrs["roots"]), *type.shape[1:]), type.dtype),)
+    if not attrs.get("rounded"):
+        return (TensorType((numbers(attrs["combine"]), len(attrs["roots"]), *type.shape[1:]), type.dtype),)
+    if len(attrs["roots"]) != 1:
+        raise shape_error("shard_reduce", "one root, which is rounded", attrs["roots"], "check the roots")
+    return (TensorType(type.shape[1:], type.dtype),)
 
 
 def _batched(attrs: Attrs, size: int) -> Attrs:
@@ -103,6 +109,13 @@ class _Order:
         moved = now - x[0]
         return now, (x[1] + y[1]) + ((y[0] - moved) - ((now - moved) - x[0]))
 
+    def rounded(self, partial: Partial) -> Partial:
+        """As one number (`codegen/math/compensated.py`)."""
+        if not self.sums:
+            return partial
+        total, value = partial[0], self.pair(*partial)
+        return (np.where((value < total) | (total < value), value, total),)
+
     def by_pairs(self, partial: Partial) -> Partial:
         """Neighbours along the second axis, of a power of two of elements."""
         while partial[0].shape[1] > 1:
@@ -128,22 +141,23 @@ def _shard_reduce(attrs: Attrs, x: Array) -> tuple[Array]:
     nothing, width, each = NOTHING[combine], columns(dtype, extent), part_extent(extent)
     shards, kept = -(-x.shape[0] // extent), x.shape[1:]
     parts = 1 << (-(-extent // each) - 1).bit_length()
-    rows = -(-each // (TOGETHER * width)) * TOGETHER
+    high = -(-each // (TOGETHER * width)) * TOGETHER
     x = _extended(x, 0, shards * extent, nothing).reshape(shards, extent, *kept)
     x = _extended(x, 1, parts * each, nothing).reshape(shards, parts, each, *kept)
-    x = _extended(x, 2, rows * width, nothing).reshape(shards, parts, rows, width, *kept)
+    x = _extended(x, 2, high * width, nothing).reshape(shards, parts, high, width, *kept)
     so_far: Partial = (np.full((shards, parts, width, *kept), nothing, x.dtype),) * numbers(combine)
     with np.errstate(all="ignore"):
-        for r in range(0, rows, TOGETHER):
+        for r in range(0, high, TOGETHER):
             a, b, c, d = [x[:, :, r + i] for i in range(TOGETHER)]
             so_far = order.added(so_far, order.pair(order.pair(a, b), order.pair(c, d)))
         shard = order.by_pairs(order.by_halves(so_far))
-        found = np.empty((len(shard), len(attrs["roots"]), *kept), x.dtype)
+        found = np.empty((numbers(combine), len(attrs["roots"]), *kept), x.dtype)
         for number, (first, count) in enumerate(attrs["roots"]):
             level = 1 << (count - 1).bit_length()
             own = tuple([_extended(v[None, first : first + count], 1, level, nothing) for v in shard])
-            found[:, number] = [v[0] for v in order.by_pairs(own)]
-    return (found,)
+            root = order.by_pairs(own)
+            found[:, number] = [v[0] for v in root]
+        return (np.asarray(order.rounded(root)[0][0]) if attrs.get("rounded") else found,)
 
 
 ROWS: Final[dict[str, Primitive]] = table(

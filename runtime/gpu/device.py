@@ -95,7 +95,7 @@ class GpuDevice(ABC):
         return None
 
     lent: Final = None
-    reduces_shards = False
+    reduces_shards = True
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
         return False  # libraries choose by shape

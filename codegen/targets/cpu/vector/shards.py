@@ -13,9 +13,11 @@ from __future__ import annotations
 from functools import partial
 
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.math.compensated import rounded
 from loopgrad.codegen.targets.cpu.vector.context import VectorEmitter, memory_type
 from loopgrad.codegen.targets.cpu.vector.lanes import LaneLayout, ShardLayout, is_direct, row_width
 from loopgrad.codegen.targets.cpu.vector.memory import element, scatter, store_vector
+from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.shard_functions import (
     FUNCTIONS,
     Partial,
@@ -244,6 +246,8 @@ def finish_shards(b: FunctionText, layout: LaneLayout, r: Reduction, result: str
         root = at(partials, str(start * each))
         if count > 1:
             call(b, r, "merge", f"ptr {root}, i64 {count * each}, i64 {each}, i64 {pitch}")
-        for k in range(kept(r)):
-            value = b.scalar(type, f"load {type}, ptr {at(root, str(k * pitch))}")
+        found = [b.scalar(type, f"load {type}, ptr {at(root, str(k * pitch))}") for k in range(kept(r))]
+        if r.shards.rounded and len(found) > 1:
+            found = [rounded(VectorOps(VectorScope(b)), *found)]
+        for k, value in enumerate(found):
             b.line(f"store {type} {value.name}, ptr {at(result, str(k * len(r.shards.roots) + number))}")

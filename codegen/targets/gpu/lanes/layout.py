@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Final, Protocol
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, walk
 from loopgrad.codegen.options import Options
@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
     LaneMapping,
+    Support,
     Tiles,
     batches,
     by_groups,
@@ -45,6 +46,7 @@ from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_red
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.lanes.table_tiles import long_tiles, table_tiles
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
+from loopgrad.codegen.targets.gpu.support.shard_folds import shard_folds
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
     copy_kernel,
@@ -66,18 +68,6 @@ FEW_COPIES: Final = 64  # fewer invocations than this for more lanes are announc
 
 AddModule = Callable[[Kernel], int]
 Array = tuple[str, int]
-
-
-class Support(Protocol):
-    """Where kernels around a program's own come from: `add` gives the number of a kernel's module, `own` that of one
-    that does what a kernel of the program does."""
-
-    options: Options
-    geometry: Geometry
-
-    def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int: ...
-
-    def own(self, kernel: Kernel, fast: bool, shape: LaneMapping) -> int: ...
 
 
 def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
@@ -281,6 +271,8 @@ def folds(
     """From what the kernel leaves in a scratch block (a contribution per lane or per tile) to an element per
     row, for all reductions of the block."""
     r = kernel.reductions[slots[0]]
+    if r.shards is not None:
+        return shard_folds(kernel, number, slots, tiles, scratch, support)
     rows, length = left_by(kernel, tiles, r)
     targets = [(PARAM, kernel.reductions[slot].param) for slot in slots]
     if not rows:

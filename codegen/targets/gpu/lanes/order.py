@@ -58,7 +58,7 @@ class LaneOrder:
         self.e, self.b, self.tiles = e, e.b, tiles
         b = self.b
         self.group = b.group
-        self.each = tiles.size // b.group
+        self.each = -(-tiles.size // b.group)
         self.rows = power_below(max(int(b.group**0.5), 1))  # of the scan's sums, each row one invocation's
         self.buckets: Variable = b.shared("i32", BUCKETS)
         self.sums: Variable = b.shared("i32", b.group)

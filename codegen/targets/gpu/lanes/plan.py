@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, Protocol
 
-from loopgrad.codegen.kernel.nodes import Kernel, Reduction
+from loopgrad.codegen.kernel.nodes import Kernel, Reduction, Shards
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, PARTS
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.scalar.sort_key import BUCKETS
@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
+from loopgrad.codegen.targets.gpu.lanes.shard_plan import ShardPieces, shard_pieces, shards_of
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 from loopgrad.codegen.targets.gpu.lanes.windows import TOGETHER, overlapping
@@ -85,6 +86,7 @@ class Tiles:
     parts: int = 1  # in which each of these rows is folded
     group: int = 0  # invocations that share a tile; 0: as many as elsewhere
     spilled: bool = False  # what an invocation has folded waits in memory of the workgroup for its next lane
+    shards: ShardPieces | None = None  # lanes are reduced by shards, whose rows these are
 
     @property
     def streamed(self) -> bool:
@@ -96,7 +98,15 @@ class Tiles:
         return -(-self.length // self.size)
 
     @property
+    def even(self) -> bool:
+        """Whether all tiles have as many lanes."""
+        ragged = self.shards is not None and self.shards.lanes % self.length
+        return self.length % self.size == 0 and not ragged
+
+    @property
     def count(self) -> int:
+        if self.shards is not None and self.rows > 1:
+            return self.shards.count
         return self.rows * self.per_row
 
 
@@ -144,6 +154,18 @@ class LaneMapping:
 UNTILED: Final = LaneMapping()
 
 
+class Support(Protocol):
+    """Where kernels around a program's own come from: `add` gives the number of a kernel's module, `own` that of one
+    that does what a kernel of the program does."""
+
+    options: Options
+    geometry: Geometry
+
+    def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int: ...
+
+    def own(self, kernel: Kernel, fast: bool, shape: LaneMapping) -> int: ...
+
+
 def power_below(value: int) -> int:
     """The largest power of two that isn't above; 1 at least."""
     return 1 << max(value.bit_length() - 1, 0)
@@ -154,6 +176,8 @@ def tiling(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None
     lanes = prod(kernel.domain)
     if not lanes:
         return None
+    if (shards := shards_of(kernel)) is not None:
+        return sharded_tiles(kernel, shard_pieces(kernel, shards, geometry.group), options, geometry)
     if kernel.order_key is not None and options.sort_lanes and lanes >= SORTED:
         return sorted_tiles(kernel, geometry)
     if (measured := measured_tiles(kernel, options, geometry)) is not None:
@@ -236,6 +260,29 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     )  # fmt: skip
 
 
+def sharded_tiles(kernel: Kernel, pieces: ShardPieces, options: Options, geometry: Geometry) -> Tiles | None:
+    """Lanes that are reduced by shards: in tiles that their extent decides, each shard a row or a part of one."""
+    lanes, group, size = pieces.lanes, geometry.group, pieces.size
+    shape = (1, lanes) if pieces.extent <= group else (pieces.shards, pieces.extent)
+    tiles = Tiles(size, *shape, partials=True, shards=pieces)
+    sorts = kernel.order_key is not None and options.sort_lanes and lanes >= SORTED
+    measures = kernel.order_key is None and options.sort_lanes and not geometry.resumable
+    measures = measures and size >= MEASURED_LANES * group and trip_count(kernel) is not None
+    left = geometry.memory - sorting_bytes(size, group) - sum(size * group_size(r) for r in kernel.reductions)
+    together = folds_together(kernel, group, left, pieces) if (sorts or measures) and left > 0 else 0
+    if together > 0:
+        return replace(tiles, sorted=True, measured=measures, per_pass=together)
+    if sorts:  # what lanes contribute is in nobody's way then
+        found = sorted_tiles(kernel, geometry)
+        return None if found is None else replace(found, partials=False)
+    kept = group * sum(partial_size(r) for r in kernel.reductions) if many_sums(kernel) and size > group else 0
+    together = folds_together(kernel, group, geometry.memory - kept, pieces)
+    if kept and not together > 0:
+        kept, together = 0, folds_together(kernel, group, geometry.memory, pieces)
+    unrolled = min(max(size // group, 1), most_unrolled(kernel))
+    return replace(tiles, unrolled=unrolled, per_pass=together, spilled=kept > 0) if together > 0 else None
+
+
 def short_rows(kernel: Kernel, geometry: Geometry, rows: int, length: int) -> Tiles | None:
     """As many rows a tile as memory of the workgroup and the number of tiles allow. On an H200 rows of 100 elements
     take 1.86 times as long otherwise, rows of 400 1.6 times (1.5 times where each is folded in one part)."""
@@ -272,12 +319,17 @@ def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     found = reduced_rows(kernel)
     rows, length = found if found is not None and found[1] >= SORTED_LANES * group else (1, lanes)
     size = group * power_below(min(SORTED_LANES, lanes // (group * FEW_TILES)))
-    left = geometry.memory - 4 * (BUCKETS + size + 2 * group + 2)
+    left = geometry.memory - sorting_bytes(size, group)
     if left < 0:
         return None
     left -= sum(size * group_size(r) for r in kernel.reductions)
     together = folds_together(kernel, group, left)
     return Tiles(size, rows, length, sorted=True, partials=(rows, length) == found and together > 0, per_pass=together)
+
+
+def sorting_bytes(size: int, group: int) -> int:
+    """Of memory of a workgroup that sorts a tile."""
+    return 4 * (BUCKETS + size + 2 * group + 2)
 
 
 def measured_tiles(kernel: Kernel, options: Options, geometry: Geometry) -> Tiles | None:
@@ -292,12 +344,14 @@ def measured_tiles(kernel: Kernel, options: Options, geometry: Geometry) -> Tile
     return replace(tiles, measured=True)
 
 
-def folds_together(kernel: Kernel, group: int, memory: int) -> int:
+def folds_together(kernel: Kernel, group: int, memory: int, shards: ShardPieces | None = None) -> int:
     """Reductions of one kind that a workgroup folds at a time. On an H200 the gradient of sphere tracing by 32
     parameters takes 1.31 times as long where it is one."""
     columns = fold_columns(group)
+    if shards is not None:
+        columns = max(columns, shards.beside * fold_columns(shards.width))
     largest = max([partial_size(r) for r in kernel.reductions], default=4)
-    types = len({(register_type(r.dtype), parts(r)) for r in kernel.reductions})
+    types = len({(register_type(r.dtype), parts(r), r.shards is None) for r in kernel.reductions})
     room = memory // (largest * max(types, 1) * (group + columns))
     return min(room, len(kernel.reductions), group // columns)
 
@@ -336,12 +390,17 @@ def fold_tiles(rows: int, length: int, group: int, targets: int) -> Tiles:
     return Tiles(each * group, rows, length, min(each, MOST_UNROLLED), partials=True, targets=targets)
 
 
+def at_once(tiles: Tiles, shards: Shards) -> bool:
+    """Whether a workgroup has all lanes that are reduced by shards, and makes the result itself."""
+    return tiles.shards is not None and tiles.count == 1 and len(shards.roots) == 1
+
+
 def batches(kernel: Kernel, tiles: Tiles | None) -> list[list[int]]:
     """Reductions that share a scratch block and the launches that fold it: those of one kind, dtype and rank. On an
     H200 the gradient of sphere tracing by 32 parameters takes 1.26 times as long with launches for each."""
-    found: dict[tuple[str, str, int], list[list[int]]] = {}
+    found: dict[tuple[str, str, int, Shards | None], list[list[int]]] = {}
     for slot, r in enumerate(kernel.reductions):
-        row_lists = found.setdefault((r.kind, r.dtype.name, r.rank), [])
+        row_lists = found.setdefault((r.kind, r.dtype.name, r.rank, r.shards), [])
         if row_lists and by_groups(*left_by(kernel, tiles, r)):
             row_lists[0].append(slot)
         else:
@@ -355,4 +414,8 @@ def left_by(kernel: Kernel, tiles: Tiles | None, r: Reduction) -> tuple[int, int
     rows, length = prod(kernel.domain[:cut]), prod(kernel.domain[cut:])
     if tiles is None or not tiles.partials:
         return rows, length
+    if tiles.shards is not None and r.shards is not None:
+        return 1, 1 if at_once(tiles, r.shards) else tiles.shards.count
+    if tiles.shards is not None:
+        return 1, tiles.count
     return rows, 1 if tiles.row_length else tiles.per_row

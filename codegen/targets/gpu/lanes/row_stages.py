@@ -28,6 +28,7 @@ from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.steps import all_steps, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.shard_plan import shards_of
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows, stage_tiles
 from loopgrad.graph.types import int64
@@ -237,7 +238,7 @@ def _launching(steps: Sequence[Step], numbers: dict[int, int]) -> tuple[Step, ..
 def suits(kernel: Kernel) -> bool:
     """Whether a kernel may be a stage: lanes in any order, which report nothing."""
     plain = straight(kernel) and not (kernel.stacks or kernel.errors or kernel.stages)
-    plain = plain and kernel.running is None
+    plain = plain and kernel.running is None and shards_of(kernel) is None
     return plain and prod(kernel.domain) > 0 and all(param.access != "accumulate" for param in kernel.params)
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import ClassVar, Final
 
-from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction
+from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction, Shards
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, register_type
@@ -31,9 +31,11 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     nothing,
     number,
     of_term,
+    with_term,
     with_terms,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, fold_columns, parts
+from loopgrad.codegen.targets.gpu.lanes.shard_tiles import TilePieces
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import emit_access, side_by_side
 
 MOST_LOADED: Final = 16  # elements that an invocation reads before it computes
@@ -51,13 +53,16 @@ class Tile:
         if tiles.rows > 1:
             self.row, piece = divided(e, number, tiles.per_row)
         self.column = b.inst("IMul", "i64", piece, b.const("i64", tiles.size))
+        start = b.inst("IMul", "i64", self.row, b.const("i64", tiles.length))
+        self.start = b.inst("IAdd", "i64", start, self.column)
         self.left = b.inst("ISub", "i64", b.const("i64", tiles.length), self.column)
+        if tiles.shards is not None and tiles.shards.lanes % tiles.length:  # the last row is shorter
+            left = b.inst("ISub", "i64", b.const("i64", tiles.shards.lanes), self.start)
+            self.left = e.select(b.inst("SLessThan", "bool", left, self.left), left, self.left)
         size = b.const("i64", tiles.size)
         self.whole = b.inst("SGreaterThanEqual", "bool", self.left, size)
         self.count = e.resize(e.select(self.whole, size, self.left), "i32")
-        start = b.inst("IMul", "i64", self.row, b.const("i64", tiles.length))
-        self.start = b.inst("IAdd", "i64", start, self.column)
-        cut = row_dims(e.kernel.domain, tiles.rows)
+        cut = 0 if tiles.shards is not None else row_dims(e.kernel.domain, tiles.rows)
         self.outer = digits(e, self.row, e.kernel.domain[:cut])
         self.inner = e.kernel.domain[cut:]
         self.entered: list[Val] = []
@@ -192,7 +197,7 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
             rest(batches * at_once)
 
     with e.contributing(RegisterFolds(folds)) if folds else nullcontext():
-        if tiles.unrolled > 1 and tiles.length % tiles.size == 0:
+        if tiles.unrolled > 1 and tiles.even:
             whole()
         elif tiles.unrolled > 1:
             e.one_of(tile.whole, whole, rest)
@@ -264,8 +269,11 @@ class RegisterFold:
         """One contribution of each of some lanes."""
         if self.once:
             self.set(of_term(self.e, self.reduction, *terms))
-        else:
+        elif self.reduction.shards is None:
             self.set(with_terms(self.e, self.reduction, self.get(), terms))
+        else:  # in one order, however many run at once
+            for x in terms:
+                self.set(with_term(self.e, self.reduction, self.get(), x))
 
     def join(self, partial: Partial) -> None:
         """What was folded elsewhere."""
@@ -305,6 +313,21 @@ class KeptFold(RegisterFold):
         return self.array.get(self.e.b.local_id())
 
 
+class KeptShardFold(RegisterFold):
+    """As RegisterFold, in memory of the workgroup."""
+
+    def __init__(self, e: Emitter, reduction: Reduction) -> None:
+        self.e, self.reduction, self.once = e, reduction, False
+        self.partials = GroupPartials(e, reduction, e.b.group)
+        self.set(nothing(e, reduction))
+
+    def get(self) -> Partial:
+        return self.partials.get(self.e.b.local_id())
+
+    def set(self, partial: Partial) -> None:
+        self.partials.set(self.e.b.local_id(), partial)
+
+
 @dataclass(frozen=True, slots=True)
 class RegisterFolds:
     """Implements Contribution: one fold of this invocation per reduction."""
@@ -322,8 +345,8 @@ class RegisterFolds:
 def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     """What one invocation folds of each reduction while it runs its lanes of a tile."""
     if tiles.spilled:
-        return [KeptFold(e, r) for r in e.kernel.reductions]
-    once = tiles.size == e.b.group and tiles.unrolled == 1
+        return [KeptFold(e, r) if r.shards is None else KeptShardFold(e, r) for r in e.kernel.reductions]
+    once = tiles.size <= e.b.group and tiles.unrolled == 1
     return [RegisterFold(e, r, once) for r in e.kernel.reductions]
 
 
@@ -332,23 +355,27 @@ def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
     that is left, for several reductions of one kind at a time (a sum takes 1.23 times as long on an H200 where one
     invocation folds all). Two arrays, so that a barrier before each fold is enough, also for what follows in the same
     arrays."""
-    arrays: dict[tuple[str, int], tuple[GroupPartials, GroupPartials]] = {}
-    columns = fold_columns(e.b.group)
+    arrays: dict[tuple[str, int, bool], tuple[GroupPartials, GroupPartials]] = {}
     values = [fold.get() for fold in folds]
     for slots in alike(e.kernel.reductions, tiles.per_pass) if values else ():
-        r = e.kernel.reductions[slots[0]]
-        form = (register_type(r.dtype), parts(r))
+        r, given = e.kernel.reductions[slots[0]], {slot: values[slot] for slot in slots}
+        pieces = None if r.shards is None else tiles.shards
+        form = (register_type(r.dtype), parts(r), pieces is None)
         if form not in arrays:
+            columns = fold_columns(e.b.group) if pieces is None else pieces.beside * fold_columns(pieces.width)
             wide, narrow = (GroupPartials(e, r, tiles.per_pass * size) for size in (e.b.group, columns))
             arrays[form] = (wide, narrow)
-        _fold_slots(e, tiles, tile, {slot: values[slot] for slot in slots}, arrays[form])
+        if pieces is None:
+            _fold_slots(e, tiles, tile, given, arrays[form])
+        else:
+            TilePieces(e, tiles, given, arrays[form]).fold(tile.number)
 
 
 def alike(reductions: Sequence[Reduction], most: int) -> list[list[int]]:
-    """Slots of one kind and dtype, `most` at a time."""
-    found: dict[tuple[str, str], list[list[int]]] = {}
+    """Slots of one kind and dtype, and by the same shards, `most` at a time."""
+    found: dict[tuple[str, str, Shards | None], list[list[int]]] = {}
     for slot, r in enumerate(reductions):
-        chunks = found.setdefault((r.kind, r.dtype.name), [[]])
+        chunks = found.setdefault((r.kind, r.dtype.name, r.shards), [[]])
         if len(chunks[-1]) == most:
             chunks.append([])
         chunks[-1].append(slot)
@@ -371,7 +398,7 @@ def _fold_slots(
 
     def fold_row() -> None:
         total = folded(e, r, narrow, b.inst("IMul", "i32", own, b.const("i32", columns)), 1, columns)
-        if tiles.per_row == 1:
+        if not _continues(tiles):
             total = (number(e, r, total),)
         for j, slot in enumerate(values):
             mine = b.inst("IEqual", "bool", own, b.const("i32", j))
@@ -382,6 +409,11 @@ def _fold_slots(
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values))), fold_row)
 
 
+def _continues(tiles: Tiles) -> bool:
+    """Whether other tiles have more of a row."""
+    return tiles.count > 1 if tiles.shards is not None else tiles.per_row > 1
+
+
 def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]) -> None:
     """The tile's result to its row's element, or its parts among those of the other tiles."""
     r, b = e.kernel.reductions[slot], e.b
@@ -390,7 +422,7 @@ def _leave(e: Emitter, tiles: Tiles, tile: Tile, slot: int, total: Sequence[Val]
         return
     stored = [to_memory(e, v, r.dtype) for v in total]
     size = SIZE[stored[0].type]
-    if tiles.per_row > 1:
+    if _continues(tiles):
         for part, value in enumerate(stored):
             b.store(e.at(*contribution_place(e, slot, tile.number, part), size), value)
         return

@@ -16,12 +16,12 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.program import ALIGNMENT, ArraySlot, RoutineLaunch, RoutineStep
-from loopgrad.codegen.targets.gpu.lanes.layout import Support
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
     GroupProgram,
     LaneMapping,
+    Support,
     power_below,
     streamed_tiles,
 )

@@ -21,8 +21,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.steps import all_steps, with_blocks
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
-from loopgrad.codegen.targets.gpu.lanes.layout import Support
-from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping
+from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Support
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, squared
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
