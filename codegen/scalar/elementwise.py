@@ -12,6 +12,7 @@ from loopgrad.codegen.math.power import whole_power
 from loopgrad.codegen.scalar import integers
 from loopgrad.codegen.scalar.integers import Known
 from loopgrad.codegen.scalar.ops import Ops, V
+from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import DType
 
@@ -27,10 +28,16 @@ def compute(m: Ops[V], name: str, dtype: DType, operands: Sequence[V], known: Kn
         made = integers.RECIPES[name](m, dtype, known or (lambda _i: limits(dtype)), *operands)
     elif dtype.bits == 16:
         wide = [m.widened(x, dtype) for x in operands]
-        made = m.rounded(_float(m, name, wide), dtype)
+        made = m.rounded(_of_half(m, name, wide), dtype, exact=name in PRIMITIVES and PRIMITIVES[name].unrounded)
     else:
         made = _float(m, name, operands)
     return made
+
+
+def _of_half(m: Ops[V], name: str, wide: Sequence[V]) -> V:
+    """What is rounded to a half afterwards need have no more than a few bits more."""
+    rough = m.for_half(name, wide)
+    return _float(m, name, wide) if rough is None else rough
 
 
 def _float(m: Ops[V], name: str, operands: Sequence[V]) -> V:

@@ -74,8 +74,8 @@ class Ops(ABC, Generic[V]):
         """A half as an f32; other floats as they are."""
 
     @abstractmethod
-    def rounded(self, x: V, dtype: DType, /) -> V:
-        """A float as an element of a float dtype, rounded once."""
+    def rounded(self, x: V, dtype: DType, /, exact: bool = False) -> V:
+        """A float as an element of a float dtype, rounded once. `exact`: it is one."""
 
     @abstractmethod
     def quotient(self, i: V, j: V, /, signed: bool, constant: int | None = None) -> V:
@@ -108,6 +108,11 @@ class Ops(ABC, Generic[V]):
         ones."""
 
     # what follows
+
+    def for_half(self, name: str, operands: Sequence[V], /) -> V | None:
+        """A float primitive of f32 operands that were halves, to so many bits that it is nearly always rounded to the
+        nearest half; None where nothing is gained by that."""
+        return None
 
     def same(self, opcode: str, *operands: V) -> V:
         """A result of the operands' type."""

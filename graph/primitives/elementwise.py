@@ -353,15 +353,15 @@ NUMBERS: Final = "iuf"
 
 UNARY: Final = table(
     _unary(
-        "neg", "iufc", np.negative, public="negative", linear=True, interval=modular(intervals.neg),
+        "neg", "iufc", np.negative, public="negative", linear=True, unrounded=True, interval=modular(intervals.neg),
         python=operator.neg,
     ),
-    _unary("abs", "iuf", np.abs, linear=True, interval=bounded(intervals.magnitude), python=operator.abs),
-    _unary("sign", "iuf", _sign, not_differentiable=STEPS, interval=bounded(intervals.sign)),
-    _unary("floor", "f", np.floor, not_differentiable=STEPS, cost=4.0),
-    _unary("ceil", "f", np.ceil, not_differentiable=STEPS, cost=4.0),
-    _unary("round", "f", np.rint, not_differentiable=STEPS, cost=4.0),
-    _unary("trunc", "f", np.trunc, not_differentiable=STEPS, cost=4.0),
+    _unary("abs", "iuf", np.abs, linear=True, unrounded=True, interval=bounded(intervals.magnitude), python=operator.abs),
+    _unary("sign", "iuf", _sign, not_differentiable=STEPS, unrounded=True, interval=bounded(intervals.sign)),
+    _unary("floor", "f", np.floor, not_differentiable=STEPS, unrounded=True, cost=4.0),
+    _unary("ceil", "f", np.ceil, not_differentiable=STEPS, unrounded=True, cost=4.0),
+    _unary("round", "f", np.rint, not_differentiable=STEPS, unrounded=True, cost=4.0),
+    _unary("trunc", "f", np.trunc, not_differentiable=STEPS, unrounded=True, cost=4.0),
     _unary("sqrt", "f", np.sqrt, singular=True, cost=4.0),
     _unary("rsqrt", "f", _inverse_root, singular=True, cost=4.0),
     _expanded("cbrt", np.cbrt, singular=True, cost=10.0, weight=20),
@@ -426,11 +426,11 @@ BINARY: Final = table(
     ),
     _binary("atan2", "f", np.arctan2, exact=None, cost=24.0, weight=20),
     _binary(
-        "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes="iu",
+        "min", "iuf", _extreme(np.less, np.minimum), public="minimum", linear=True, commutes="iu", unrounded=True,
         interval=bounded(intervals.smallest), python=min,
     ),
     _binary(
-        "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes="iu",
+        "max", "iuf", _extreme(np.greater, np.maximum), public="maximum", linear=True, commutes="iu", unrounded=True,
         interval=bounded(intervals.largest), python=max,
     ),
     _bitwise(

@@ -85,6 +85,8 @@ class Primitive:
                tests, elements that only move, floats rounded once. Then compiled code and the reference have the same.
                None: never; an expansion of ours, or the order of a sum, decides as well
 
+    unrounded  floats of a dtype give floats that this dtype has, however few bits it has
+
     For derivatives:
 
     not_differentiable  why it has none; empty where it has one
@@ -124,6 +126,7 @@ class Primitive:
     axes: AxisRule | None = None
     batched: BatchRule | None = None
     exact: ExactRule | None = None
+    unrounded: bool = False
     not_differentiable: str = ""
     linear: bool = False
     singular: bool = False

@@ -180,6 +180,18 @@ class Assembler(Protocol):
         """The i32 whose upper half is the bfloat16 nearest to an f32, the lower half 0, where an instruction does."""
         ...
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        """min or max of floats, NaN where either is NaN and 0.0 above -0.0, where that is one instruction."""
+        ...
+
+    def own(self, name: str, *operands: Val) -> Val | None:
+        """A primitive that the target makes in fewer operations than a recipe does, as exact as recipes are."""
+        ...
+
+    def for_half(self, name: str, *operands: Val) -> Val | None:
+        """A primitive of f32 to at least 15 bits, subnormal results too, where there is an instruction for it."""
+        ...
+
     @property
     def matrix_units(self) -> MatrixUnits | None:
         """Where there are some."""

@@ -143,6 +143,15 @@ class LlvmAssembler:
     def nearest_bfloat(self, x: Val) -> Val | None:
         return None
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        return None
+
+    def own(self, name: str, *operands: Val) -> Val | None:
+        return None
+
+    def for_half(self, name: str, *operands: Val) -> Val | None:
+        return None
+
     def _halves(self, wide: Val) -> tuple[Val, Val]:
         upper = self.inst("ShiftRightLogical", "i64", wide, self.const("i64", 32))
         return self.inst("UConvert", "i32", upper), self.inst("UConvert", "i32", wide)

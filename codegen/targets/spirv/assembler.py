@@ -130,6 +130,15 @@ class SpirvAssembler(Words):
     def nearest_bfloat(self, x: Val) -> Val | None:
         return None
 
+    def extreme(self, name: str, x: Val, y: Val) -> Val | None:
+        return None
+
+    def own(self, name: str, *operands: Val) -> Val | None:
+        return None
+
+    def for_half(self, name: str, *operands: Val) -> Val | None:
+        return None
+
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
 

@@ -120,7 +120,7 @@ class VectorOps(Ops[Vector]):
     def widened(self, x: Vector, dtype: DType, /) -> Vector:
         return self.inst("FConvert", "f32", x) if dtype.bits == 16 else x
 
-    def rounded(self, x: Vector, dtype: DType, /) -> Vector:
+    def rounded(self, x: Vector, dtype: DType, /, exact: bool = False) -> Vector:
         """From and to half by LLVM's conversions; of those to bfloat it is only asked to cut."""
         type = llvm_type(dtype)
         if x.type == type:
@@ -131,7 +131,8 @@ class VectorOps(Ops[Vector]):
             x = odd_float(self, x) if x.type == "double" else self.inst("FConvert", "f32", x)
         if type == "half":
             return self.b.inst(type, "fptrunc {t0} {a} to {r}", x)
-        cut = self.b.inst("i16", "trunc {t0} {a} to {r}", self.shr(bfloat_bits(self, x), 16))
+        bits = self.as_int(x) if exact else bfloat_bits(self, x)
+        cut = self.b.inst("i16", "trunc {t0} {a} to {r}", self.shr(bits, 16))
         return self.b.inst(type, "bitcast {t0} {a} to {r}", cut)
 
     def quotient(self, i: Vector, j: Vector, /, signed: bool, constant: int | None = None) -> Vector:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.graph.types import DType
@@ -25,3 +27,21 @@ def to_memory(e: Emitter, x: Val, dtype: DType) -> Val:
         bits = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
         return e.b.inst("UConvert", "i16", bits)
     return x
+
+
+def of_words(e: Emitter, words: Sequence[Val]) -> list[Val]:
+    """The two bfloat16 of each word."""
+    half, upper = e.b.const("i32", 16), e.b.const("i32", -1 << 16)
+    parts = [
+        part
+        for word in words
+        for part in (e.b.inst("ShiftLeftLogical", "i32", word, half), e.b.inst("BitwiseAnd", "i32", word, upper))
+    ]
+    return [e.bitcast(part, "f32") for part in parts]
+
+
+def words_of(e: Emitter, values: Sequence[Val]) -> list[Val]:
+    """Neighbouring bfloat16 in pairs."""
+    bits, half = [e.bitcast(x, "i32") for x in values], e.b.const("i32", 16)
+    lower = [e.b.inst("ShiftRightLogical", "i32", x, half) for x in bits[::2]]
+    return [e.b.inst("BitwiseOr", "i32", x, y) for x, y in zip(lower, bits[1::2], strict=True)]

@@ -87,8 +87,10 @@ class ScalarOps(Ops[Val]):
             return self.b.const("f32", 0.0)  # a constant that `quotient` knows
         return self.b.inst("FConvert", "f32", x)
 
-    def rounded(self, x: Val, dtype: DType, /) -> Val:
+    def rounded(self, x: Val, dtype: DType, /, exact: bool = False) -> Val:
         if dtype.name == "bfloat16":
+            if exact:
+                return x
             x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
             nearest = self.b.nearest_bfloat(x)
             if nearest is None:
@@ -111,6 +113,8 @@ class ScalarOps(Ops[Val]):
 
     def recipe(self, name: str, operands: Sequence[Val], /) -> Val:
         quick = self.b.approximate(name, operands[0].type, *operands) if self.fast else None
+        if quick is None:
+            quick = self.b.own(name, *operands)
         if quick is not None:
             return quick
         if name not in trigonometric.RECIPES and (name, operands[0].type) in self.e.outlined:
@@ -128,6 +132,9 @@ class ScalarOps(Ops[Val]):
 
         given = operands if zero is None else [*operands, zero]
         return self.b.outlined(f"{name}.{operands[0].type}.{len(given)}{'.fast' * self.fast}", given, code)
+
+    def for_half(self, name: str, operands: Sequence[Val], /) -> Val | None:
+        return self.b.for_half(name, *operands)
 
     def abs(self, x: Val, /) -> Val:
         if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:

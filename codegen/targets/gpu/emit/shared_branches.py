@@ -102,11 +102,18 @@ class LaneOps:
 
 def for_all_lanes(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tuple[Val, ...] | None:
     """The results of a recipe for all lanes, whose operands are given lane by lane; None where it is none, or where
-    the device's own approximation, or a function, will do."""
+    the device's own approximation, or a function, will do. Halves are rounded afterwards."""
+    if op.opcode not in MADE or not operands or e.fast:
+        return None
     types = {v.type for row in operands for v in row}
     if any((outlined_part(op.opcode), type) in e.outlined for type in types):
         return None
-    if not operands or op.opcode not in MADE or e.fast or op.results[0].dtype.bits < 32 or not types <= {"f32", "f64"}:
+    dtype, scalar = op.results[0].dtype, ScalarOps(e)
+    if not dtype.is_float or not types <= {"f16", "f32", "f64"}:
         return None
-    result: Lanes = MADE[op.opcode](LaneOps(e, len(operands)), *[Lanes(row) for row in zip(*operands, strict=True)])
-    return result.values
+    rows = [tuple([scalar.widened(x, dtype) for x in row]) for row in zip(*operands, strict=True)]
+    own = scalar.for_half if dtype.bits == 16 else lambda name, given: e.b.own(name, *given)
+    if own(op.opcode, [x for x, *_ in rows]) is not None:
+        return None
+    result: Lanes = MADE[op.opcode](LaneOps(e, len(operands)), *map(Lanes, rows))
+    return tuple([scalar.rounded(x, dtype) for x in result.values]) if dtype.bits == 16 else result.values

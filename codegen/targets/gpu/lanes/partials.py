@@ -42,6 +42,10 @@ def with_term(e: Emitter, r: Reduction, partial: Partial, x: Val) -> Partial:
     if r.kind == EXPONENTIALS:
         anchor, total, rest = partial
         return sums_of_exponentials.with_term(ByOps(ScalarOps(e)), (anchor, total, rest), x)
+    if r.kind in ("min", "max") and r.dtype.is_float:  # which zero is found is up to the order of the fold anyhow
+        found = e.b.extreme(r.kind, *partial, x)
+        if found is not None:
+            return (found,)
     return (operate(e, r.kind, r.dtype, [*partial, x]),)
 
 
@@ -92,6 +96,7 @@ class RowArray:
     def __init__(self, array: GroupArray, rows: int, length: int) -> None:
         """`rows` of the tile, with `length` lanes each."""
         self.array, self.b, self.rows, self.length = array, array.b, rows, length
+        self.one = rows == 1
 
     def set(self, position: Val, value: Val) -> None:
         self.array.set(self._row(position), value)
@@ -110,6 +115,8 @@ class RowArray:
 class SideArray:
     """One with an element for each lane. Where `side` lanes of an invocation lie side by side, invocations' elements
     do, so that they lie in different banks. Implements LaneArray."""
+
+    one = False
 
     def __init__(self, array: GroupArray, size: int, side: int) -> None:
         self.array, self.b, self.side, self.apart = array, array.b, side, -(-size // side)

@@ -10,13 +10,14 @@ aligned. On an H200 logarithms of an array take 1.09 times as long without.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
-from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
+from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, of_words, to_memory, words_of
 from loopgrad.codegen.targets.gpu.lanes.windows import overlapping
 
 WORD: Final = 4  # bytes: narrower accesses aren't faster together
@@ -123,15 +124,28 @@ def element_size(kernel: Kernel, op: KOp) -> int:
     return SIZE[memory_type(kernel.params[op.attrs["param"]].dtype)]
 
 
-def emit_access(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]], side: int) -> list[Val]:
-    """A load or store of these lanes, of which `side` at a time lie side by side: what a load gives each of them."""
-    param, dtype, found = op.attrs["param"], e.kernel.params[op.attrs["param"]].dtype, []
+def emit_access(
+    e: Emitter, op: KOp, operands: Sequence[Sequence[Val]], side: int, inside: Sequence[Val] = ()
+) -> list[Val]:
+    """A load or store of these lanes, of which `side` at a time lie side by side: what a load gives each of them.
+    `inside`: whether lanes store at all, if some may not; those side by side all do or don't."""
+    param, dtype, found = op.attrs["param"], e.kernel.params[op.attrs["param"]].dtype, list[Val]()
+    pairs = dtype.name == "bfloat16"
     for first in range(0, len(operands), side):
         rows = operands[first : first + side]
         place = e.element(param, rows[0][0])
         if op.opcode == "store":
-            e.b.store_vector(place, [to_memory(e, x, dtype) for _, x in rows])
-        else:
-            constant = e.kernel.params[param].access == "read"
-            found += e.b.load_vector(place, memory_type(dtype), side, invariant=constant)
-    return [from_memory(e, x, dtype) for x in found]
+            values = [x for _, x in rows]
+            stored = words_of(e, values) if pairs else [to_memory(e, x, dtype) for x in values]
+            store = partial(e.b.store_vector, place, stored)
+            if inside:
+                e.when(inside[first], store)
+            else:
+                store()
+            continue
+        constant, count, type = e.kernel.params[param].access == "read", side, memory_type(dtype)
+        if pairs:
+            count, type = side // 2, "i32"
+        loaded = e.b.load_vector(place, type, count, invariant=constant)
+        found += of_words(e, loaded) if pairs else [from_memory(e, x, dtype) for x in loaded]
+    return found
