@@ -136,7 +136,10 @@ class SharedParams:
 
 
 class LaneArray(Protocol):
-    """An array in memory of the workgroup, with an element for each lane of a tile."""
+    """An array in memory of the workgroup, with an element for each lane of a tile. `one`: all of them share one."""
+
+    @property
+    def one(self) -> bool: ...
 
     def get(self, index: Val) -> Val: ...
 

@@ -31,13 +31,13 @@ class _Registers:
     """An array with an element for each lane of the invocation, or for its row. Implements LaneArray."""
 
     def __init__(self, of_row: bool) -> None:
-        self.of_row, self.values = of_row, dict[Val | None, Val]()
+        self.one, self.values = of_row, dict[Val | None, Val]()
 
     def get(self, index: Val) -> Val:
-        return self.values[None if self.of_row else index]
+        return self.values[None if self.one else index]
 
     def set(self, index: Val, value: Val) -> None:
-        self.values[None if self.of_row else index] = value
+        self.values[None if self.one else index] = value
 
 
 class RegisterRows:
@@ -133,14 +133,17 @@ class RegisterRows:
         distance = 1
         while distance < min(self.shape.members, b.neighbours):
             other = tuple([self._across(x, distance) for x in mine])
-            bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance))
+            distance *= 2
+            if r.kind == "add":  # either way round it is the same
+                mine = combined(e, r, mine, other)
+                continue
+            bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance // 2))
             lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
             x, y = (
                 tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)])
                 for p, q in ((mine, other), (other, mine))
             )
             mine = combined(e, r, x, y)
-            distance *= 2
         if self.parts < 2:
             return mine
         part, _ = self._split(b.local_id(), b.neighbours)

@@ -54,6 +54,8 @@ class FinishedProduct(StoredProduct):
 
     # the product as an array (implements LaneArray)
 
+    one = False
+
     def get(self, index: Val) -> Val:
         return self.value
 

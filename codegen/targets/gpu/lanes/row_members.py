@@ -22,7 +22,6 @@ MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
 MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
 MOST_HELD_OF_LONG: Final = 48
-MOST_WEIGHT_OF_LONG: Final = 960  # softmax of rows of 8,192 takes 1.06 times as long so on an H200, layer norm 0.61
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
 MOST_WEIGHT: Final = 4000  # of an invocation's code
 SECTOR: Final = 32  # bytes that memory gives at least
@@ -45,13 +44,13 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
         return None
     members, turns = found
     between = kernel.stages[0].params[len(kernel.params) :]
-    kept, most_held, heaviest = [param for param in between if param.size != rows], MOST_HELD, MOST_WEIGHT
+    kept, most_held = [param for param in between if param.size != rows], MOST_HELD
     if members > WARP and turns > MOST_TURNS:
         return None
     if members > WARP:  # what is read again stays in registers, too: they are too many for the caches
-        kept, most_held, heaviest = [*kept, *_read(kernel, rows * length)], MOST_HELD_OF_LONG, MOST_WEIGHT_OF_LONG
+        kept, most_held = [*kept, *_read(kernel, rows * length)], MOST_HELD_OF_LONG
     held = sum([-(-param.dtype.itemsize // 4) for param in kept]) * turns * side
-    if held > most_held or turns * side * sum(map(weight, lanes)) > heaviest:
+    if held > most_held or turns * side * sum(map(weight, lanes)) > MOST_WEIGHT:
         return None
     return RowMembers(members, turns, side)
 

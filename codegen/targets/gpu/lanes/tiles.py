@@ -15,6 +15,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue, Reduction, Shards
+from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, register_type
@@ -208,10 +209,16 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
 
 
 def emit_together(
-    e: Emitter, enter: Sequence[Callable[[], None]], block: Block, emit_block: EmitOps, side: int = 1
+    e: Emitter,
+    enter: Sequence[Callable[[], None]],
+    block: Block,
+    emit_block: EmitOps,
+    side: int = 1,
+    inside: KValue | None = None,
 ) -> list[tuple[Val, ...]]:
     """A block without regions for several lanes, one operation of all of them after the other, so that loads
-    come first for all. `side` of them at a time lie side by side. The values that it yields, for each lane."""
+    come first for all. `side` of them at a time lie side by side, and store where `inside` holds. The values that it
+    yields, for each lane."""
     outer, lanes = e.values, []
     vectors = {op for op in side_by_side(e.kernel, side) if op.attrs["param"] not in e.arrays}
     for start in enter:
@@ -224,8 +231,16 @@ def emit_together(
             e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
             continue
         if op in vectors:
-            for (values, _, _), x in zip(lanes, emit_access(e, op, operands, side), strict=bool(op.results)):
+            stores = [] if inside is None else [values[inside] for values, _, _ in lanes]
+            loaded = emit_access(e, op, operands, side, stores)
+            for (values, _, _), x in zip(lanes, loaded, strict=bool(op.results)):
                 values[op.results[0]] = x
+            continue
+        if one_for_all(e, op, operands):
+            e.values, e.lane, e.position = lanes[0]
+            emit_block(e, Block((), [op]))
+            for values, _, _ in lanes[1:]:
+                values.update((result, lanes[0][0][result]) for result in op.results)
             continue
         results = for_all_lanes(e, op, operands)
         for i, (values, lane, position) in enumerate(lanes):
@@ -237,6 +252,16 @@ def emit_together(
     yielded = [tuple([values[v] for v in block.yields]) for values, _, _ in lanes]
     e.values = outer
     return yielded
+
+
+def one_for_all(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> bool:
+    """Whether what the lanes compute is the same: of their row, for example."""
+    if not op.results or op.blocks or OPCODES[op.opcode].effect or any(row != operands[0] for row in operands[1:]):
+        return False
+    if op.opcode != "load":
+        return True
+    param = op.attrs["param"]
+    return e.arrays[param].one if param in e.arrays else e.kernel.params[param].access == "read"
 
 
 def loads_first(e: Emitter, block: Block, lanes: int) -> list[KOp]:
