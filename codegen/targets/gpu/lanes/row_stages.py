@@ -27,6 +27,7 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.steps import all_steps, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.apart import straight_part
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
 from loopgrad.codegen.targets.gpu.lanes.shard_plan import shards_of
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
@@ -87,37 +88,56 @@ class _Fusion:
         done: list[Step] = []
         rest = with_versions([with_blocks(step, self.block) for step in steps], self.kernels, self.slots, self.uses)
         while rest:
-            run, taken = self.run_from(rest)
+            run, left = self.run_from(rest)
             if run is None:
                 done.append(rest.pop(0))
             else:
                 done.append(self.fused(run))
-                rest = [step for i, step in enumerate(rest) if i not in taken]
+                rest = [kept for i, step in enumerate(rest) if (kept := left.get(i, step)) is not None]
         return tuple(done)
 
     # ---- which launches
 
-    def run_from(self, steps: Sequence[Step]) -> tuple[_Run | None, set[int]]:
-        """The stages that begin with the first step, and which of the steps they are."""
+    def run_from(self, steps: Sequence[Step]) -> tuple[_Run | None, dict[int, LaunchStep | None]]:
+        """The stages that begin with the first step, and what is left of each step that is one, or has one apart."""
         shape = self.rows_from(steps)
         if shape is None:
-            return None, set()
-        run, taken = _Run(*shape), set()
+            return None, {}
+        run, left = _Run(*shape), dict[int, LaunchStep | None]()
         passed: list[LaunchStep] = []
         for i, step in enumerate(steps):
             if not isinstance(step, LaunchStep) or len(passed) > MOST_PASSED or len(run.stages) == MOST_STAGES:
                 break
-            stage = self.stage(step, run)
+            now, other = self.apart(step)
+            stage = self.stage(now, run)
             if stage is not None and self.may_precede(stage, passed) and self.joins(stage, run):
                 run.stages.append(stage)
                 run.weight += weight(stage.kernel)
-                taken.add(i)
+                left[i] = other
+                passed += [other] if other is not None else []
             elif not i:
-                return None, set()
+                return None, {}
             else:
                 passed.append(step)
         reduces = any(stage.kernel.reductions and reduces_rows(stage.kernel, run.rows) for stage in run.stages)
-        return (run, taken) if reduces and len(run.stages) > 1 else (None, set())
+        if not reduces or len(run.stages) < 2:
+            return None, {}
+        for stage, other in zip(run.stages, left.values(), strict=True):
+            if other is not None:
+                self.uses.update(set(stage.step.slots) & set(other.slots))
+        return run, left
+
+    def apart(self, step: LaunchStep) -> tuple[LaunchStep, LaunchStep | None]:
+        """The launch, or what of it may be a stage by itself, and the rest."""
+        parts = straight_part(self.kernels[step.kernel]) if not step.initials else None
+        if parts is None:
+            return step, None
+        launches = []
+        for kernel, touched in parts:
+            places = [touched.index(i) if i in touched else 0 for i in range(len(kernel.params))]
+            self.kernels.append(WithParams(kernel, tuple([kernel.params[i] for i in touched]), places).run())
+            launches.append(LaunchStep(len(self.kernels) - 1, tuple([step.slots[i] for i in touched])))
+        return launches[0], launches[1]
 
     def rows_from(self, steps: Sequence[Step]) -> tuple[int, int] | None:
         """The rows of the first launch that reduces some, where the first of all can have part in these."""
@@ -275,9 +295,10 @@ class WithParams(Rebuilder):
         self.params, self.places = params, places
 
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
-        attrs = {**op.attrs, "param": self.places[op.attrs["param"]]} if "param" in op.attrs else op.attrs
-        self.out.append(copy := KOp(op.opcode, operands, tuple([r.dtype for r in op.results]), attrs))
-        return copy.results
+        results = self.copy(op, operands)
+        if "param" in op.attrs:
+            self.out[-1].attrs = {**op.attrs, "param": self.places[op.attrs["param"]]}
+        return results
 
     def run(self) -> Kernel:
         body = self.block(self.kernel.body)
