@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from loopgrad.codegen.kernel.footprint import Order, index_of
+from loopgrad.codegen.kernel.linear_index import linear
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
-from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
+from loopgrad.codegen.targets.gpu.lanes.boxes import BANKS, Boxes
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import most_streamed
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
 from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, digits, emit_together
 from loopgrad.graph.types import bool_
 
@@ -39,6 +41,7 @@ class BoxTiles:
         self.inside = KValue(bool_)
         self.each = -(-boxes.lanes // e.b.group)
         self.usual: Order = tuple(reversed(range(len(boxes.extents))))
+        self.forms = linear(e.kernel)
 
     def emit_box(self, number: Val) -> None:
         """The box of that number. What the one before left in memory has been read by all who need it."""
@@ -49,9 +52,10 @@ class BoxTiles:
         ]
         self.b.barrier()
         for order, ops in self.loads.items():
-            self._in_batches(partial(self._exchange, order, ops), len(ops))
+            side = self.boxes.side if all(self._side_by_side(op, order[0]) for op in ops) else 1
+            self._in_batches(partial(self._exchange, order, ops), len(ops), side)
         self.b.barrier()
-        self._in_batches(self._lanes, 1)
+        self._in_batches(self._lanes, 1, self.boxes.side)
 
     # numbers
 
@@ -62,24 +66,31 @@ class BoxTiles:
         type = memory_type(self.e.kernel.params[op.attrs["param"]].dtype)
         return BITS.get(type, type)
 
-    def _in_batches(self, emit: Callable[[Sequence[Val]], None], loads: int) -> None:
-        """emit(positions) for all positions that this invocation has, some at a time."""
+    def _in_batches(self, emit: Callable[[Sequence[Val], int], None], loads: int, side: int) -> None:
+        """emit(positions, side) for all positions that this invocation has, some at a time, of which so many lie side
+        by side."""
         once = self.once(loads)
+        if once % side or self.boxes.lanes % (self.b.group * once):
+            side = 1
         if once == self.each:
-            emit(self._positions())
+            emit(self._positions(side), side)
         else:
-            counted(self.e, self._i32(-(-self.each // once)), lambda k: emit(self._positions(k, once)))
+            counted(self.e, self._i32(-(-self.each // once)), lambda k: emit(self._positions(side, k, once), side))
 
     def once(self, loads: int) -> int:
         """How many lanes an invocation makes so many loads of at once."""
         return max(min(most_streamed(self.e.kernel) // loads, self.each), 1)
 
-    def _positions(self, batch: Val | None = None, many: int = 0) -> list[Val]:
-        """Those of this invocation in a batch of `many`; without a batch all."""
+    def _positions(self, side: int, batch: Val | None = None, many: int = 0) -> list[Val]:
+        """Those of this invocation in a batch of `many`, without a batch all, of which `side` at a time lie side by
+        side: the first of these."""
         b, start = self.b, self.b.local_id()
+        if side > 1:
+            start = b.inst("IMul", "i32", start, self._i32(side))
         if batch is not None:
             start = b.inst("IAdd", "i32", start, b.inst("IMul", "i32", batch, self._i32(b.group * many)))
-        return [b.inst("IAdd", "i32", start, self._i32(b.group * n)) if n else start for n in range(many or self.each)]
+        steps = range(0, many or self.each, side)
+        return [b.inst("IAdd", "i32", start, self._i32(b.group * n)) if n else start for n in steps]
 
     def _digits(self, position: Val, order: Order) -> list[Val]:
         """Where in the box the lane at this position of an order is, along every dim (i32)."""
@@ -101,66 +112,87 @@ class BoxTiles:
         for digit, pitch, extent in zip(found, self.boxes.pitches, self.boxes.extents, strict=True):
             if extent > 1:
                 place = b.inst("IAdd", "i32", place, b.inst("IMul", "i32", digit, self._i32(pitch)))
+            if self.boxes.skipped(extent - 1):
+                more = b.inst("ShiftRightLogical", "i32", digit, self._i32(BANKS))
+                place = b.inst("IAdd", "i32", place, more)
         return b.opaque(place)  # AMD's addresses there don't wrap around
 
-    def _enter(self, found: Sequence[Val]) -> None:
-        """What follows is the lane there."""
+    def _beside(self, place: Val, dim: int, beside: int) -> Val:
+        """The place of the lane that is so many further along a dim, of those side by side."""
+        return self.b.inst("IAdd", "i32", place, self._i32(beside * self.boxes.pitches[dim])) if beside else place
+
+    def _enter(self, found: Sequence[Val], dim: int = 0, side: int = 1, beside: int = 0) -> None:
+        """What follows is the lane there, or so many further along the dim, of `side` that lie side by side."""
         e, b, boxes = self.e, self.b, self.boxes
         inside, lane = b.const("bool", True), b.const("i64", 0)
         parts = zip(e.kernel.body.arguments, found, self.origin, boxes.domain, boxes.extents, strict=True)
-        for argument, digit, origin, extent, part in parts:
+        for d, (argument, digit, origin, extent, part) in enumerate(parts):
             index = b.inst("IAdd", "i64", origin, e.resize(digit, "i64", signed=False))
             if extent % part:
                 inside = e.both(inside, b.inst("SLessThan", "bool", index, b.const("i64", extent)))
-                index = e.bound_integer(index, extent - 1)
+                index = e.bound_integer(index, extent - (side if d == dim else 1))
+            if d == dim and beside:
+                index = b.inst("IAdd", "i64", index, b.const("i64", beside))
             e.values[argument] = index
             lane = b.inst("IAdd", "i64", b.inst("IMul", "i64", lane, b.const("i64", extent)), index)
         e.lane, e.values[self.inside] = lane, inside
 
     # the two halves
 
-    def _whole(self, positions: Sequence[Val]) -> bool:
+    def _side_by_side(self, op: KOp, dim: int) -> bool:
+        """Whether lanes that lie side by side along the dim, from a multiple of their number on, load a word."""
+        index, side = self.forms.get(op.operands[0]), self.boxes.side
+        if index is None or index.factors[dim] != 1 or index.constant % side:
+            return False
+        size = self.e.kernel.params[op.attrs["param"]].dtype.itemsize * side
+        return size >= WORD and all(f % side == 0 for d, f in enumerate(index.factors) if d != dim)
+
+    def _whole(self, positions: Sequence[Val], side: int) -> bool:
         """Whether there is a lane at all of an invocation's positions."""
-        return self.boxes.lanes % (self.b.group * len(positions)) == 0
+        return self.boxes.lanes % (self.b.group * len(positions) * side) == 0
 
     def _bounded(self, position: Val, whole: bool) -> Val:
         return position if whole else self.e.bound_integer(position, self.boxes.lanes - 1)
 
-    def _exchange(self, order: Order, ops: Sequence[KOp], positions: Sequence[Val]) -> None:
-        """These loads of the lanes at some positions of an order."""
-        e, b, whole = self.e, self.b, self._whole(positions)
+    def _exchange(self, order: Order, ops: Sequence[KOp], positions: Sequence[Val], side: int) -> None:
+        """These loads of the lanes at some positions of an order, and of those beside them."""
+        e, b, whole, dim = self.e, self.b, self._whole(positions, side), order[0]
         bounded = [self._bounded(position, whole) for position in positions]
         found = [self._digits(position, order) for position in bounded]
         needed = {need for op in ops for need in index_of(op, set(e.kernel.body.ops)) or ()}
         indices = tuple([op.operands[0] for op in ops])
         block = Block((), [op for op in e.kernel.body.ops if op in needed], indices)
-        lanes = emit_together(e, [partial(self._enter, row) for row in found], block, self.emit_block)
-        loaded = [[self._load(op, index) for op, index in zip(ops, row, strict=True)] for row in lanes]
+        lanes = emit_together(e, [partial(self._enter, row, dim, side) for row in found], block, self.emit_block)
+        loaded = [[self._load(op, index, side) for op, index in zip(ops, row, strict=True)] for row in lanes]
         for position, row, values in zip(positions, found, loaded, strict=True):
             place = self._place(row)
-            for op, value in zip(ops, values, strict=True):
-                keep = partial(self.arrays[op].set, place, value)
-                if whole:
-                    keep()
-                else:
-                    e.when(b.inst("ULessThan", "bool", position, self._i32(self.boxes.lanes)), keep)
+            for op, neighbours in zip(ops, values, strict=True):
+                for beside, value in enumerate(neighbours):
+                    keep = partial(self.arrays[op].set, self._beside(place, dim, beside), value)
+                    if whole:
+                        keep()
+                    else:
+                        e.when(b.inst("ULessThan", "bool", position, self._i32(self.boxes.lanes)), keep)
 
-    def _load(self, op: KOp, index: Val) -> Val:
-        return self.b.load(self.e.element(op.attrs["param"], index), self._type(op), invariant=True)
+    def _load(self, op: KOp, index: Val, side: int) -> list[Val]:
+        place, type = self.e.element(op.attrs["param"], index), self._type(op)
+        if side == 1:
+            return [self.b.load(place, type, invariant=True)]
+        return self.b.load_vector(place, type, side, invariant=True)
 
-    def _lanes(self, positions: Sequence[Val]) -> None:
-        whole = self._whole(positions)
-        enter = [partial(self._begin, position, whole) for position in positions]
-        emit_together(self.e, enter, self.rest, self._guarded)
+    def _lanes(self, positions: Sequence[Val], side: int) -> None:
+        whole = self._whole(positions, side)
+        enter = [partial(self._begin, p, whole, side, n) for p in positions for n in range(side)]
+        emit_together(self.e, enter, self.rest, self._guarded, side, self.inside)
 
-    def _begin(self, position: Val, whole: bool) -> None:
-        e = self.e
+    def _begin(self, position: Val, whole: bool, side: int, beside: int) -> None:
+        e, last = self.e, self.usual[0]
         found = self._digits(self._bounded(position, whole), self.usual)
-        self._enter(found)
+        self._enter(found, last, side, beside)
         if not whole:
             present = self.b.inst("ULessThan", "bool", position, self._i32(self.boxes.lanes))
             e.values[self.inside] = e.both(e.values[self.inside], present)
-        place = self._place(found)
+        place = self._beside(self._place(found), last, beside)
         for op, array in self.arrays.items():
             dtype, value = e.kernel.params[op.attrs["param"]].dtype, array.get(place)
             if memory_type(dtype) != value.type:

@@ -5,18 +5,21 @@ better made in another order (see footprint) is made in that one, by whichever i
 workgroup for the lane that needs it (see box_tiles). A box of 32 x 64 lanes so reads and writes whole lines of memory.
 On an H200 a transpose of 8192 x 8192 float32 takes 4.2 times as long without boxes, of 16384 x 16384 int8 14 times, of
 33 million triples 1.9 times.
+
+Of elements narrower than a word an invocation moves as many side by side as a word has, in each order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Final
 
 from loopgrad.codegen.kernel.footprint import LINE, Order, scattered_reads
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
 
 FEWEST: Final = 4096  # lanes of a kernel
 BOX_BYTES: Final = 8192  # of a box's smallest elements
@@ -25,6 +28,7 @@ ALIGNED: Final = 8  # elements
 PADDED: Final = 1.1  # times as much memory as there are lanes
 MOST_EXCHANGED: Final = 8  # loads
 WIDTHS: Final = (64, 32, 16, 8)  # lanes along each order
+BANKS: Final = 5  # powers of two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class Boxes:
     domain: tuple[int, ...]
     extents: tuple[int, ...]
     exchanges: tuple[Exchange, ...]
+    side: int = 1  # lanes side by side, in each order, of an invocation
 
     @property
     def lanes(self) -> int:
@@ -62,12 +67,19 @@ class Boxes:
         """Odd, so that neighbours along any dim lie in different banks."""
         found = [1]
         for extent in reversed(self.extents[1:]):
-            found.append(found[-1] * extent if extent == 1 else found[-1] * extent | 1)
+            reach = extent + self.skipped(extent - 1)
+            found.append(found[-1] * reach if extent == 1 else found[-1] * reach | 1)
         return tuple(reversed(found))
+
+    def skipped(self, digit: int) -> int:
+        """How much further along a dim an element lies: invocations that have lanes side by side touch every so many
+        elements, which meet in as many banks less unless those of each round of the banks are moved by one."""
+        return digit >> BANKS if self.side > 1 else 0
 
     @property
     def room(self) -> int:
-        return sum((e - 1) * p for e, p in zip(self.extents, self.pitches, strict=True)) + 1
+        places = [(e - 1) * p + self.skipped(e - 1) for e, p in zip(self.extents, self.pitches, strict=True)]
+        return sum(places) + 1
 
 
 def boxed(kernel: Kernel, memory: int) -> Boxes | None:
@@ -88,7 +100,8 @@ def boxed(kernel: Kernel, memory: int) -> Boxes | None:
     bytes = sum(max(s, 4) for s in sizes)
     most = min(BOX_BYTES // min(sizes), int(memory / PADDED) // bytes)
     for width in [w for w in WIDTHS if w * min(sizes) <= LINE]:
-        found = Boxes(domain, _extents(domain, orders, width, most), exchanges)
+        extents = _extents(domain, orders, width, most)
+        found = Boxes(domain, extents, exchanges, _side(kernel, extents, orders))
         if found.lanes <= most and found.room * bytes <= memory:
             return found
     return None
@@ -109,10 +122,19 @@ def _extents(domain: tuple[int, ...], orders: Sequence[Order], width: int, most:
     return tuple([_even(n, e) for n, e in zip(domain, extents, strict=True)])
 
 
+def _side(kernel: Kernel, extents: Sequence[int], orders: Sequence[Order]) -> int:
+    """As many lanes as a word has elements, where whole words lie in every box and in every row."""
+    side = max(WORD // max(param.dtype.itemsize for param in kernel.params), 1)
+    whole = all(n % side == 0 for order in orders for n in (extents[order[0]], kernel.domain[order[0]]))
+    return side if whole else 1
+
+
 def _even(extent: int, part: int) -> int:
-    """The part, or that of as many equal ones where much of the last would be empty: whole sectors, if it has some."""
+    """The part, or that of as many equal ones where much of the last would be empty: whole sectors, or words, if it has
+    some."""
     parts = -(-extent // part)
     if parts * part <= extent * MOST_EMPTY:
         return part
     even = -(-extent // parts)
-    return min(-(-even // ALIGNED) * ALIGNED, part) if part > ALIGNED and extent % ALIGNED == 0 else even
+    whole = gcd(extent, ALIGNED)
+    return min(-(-even // whole) * whole, part) if part > ALIGNED else even

@@ -84,6 +84,27 @@ def test_every_dtype(dtype):
     check(kernel, arrays_of(kernel))
 
 
+@pytest.mark.parametrize(
+    ("domain", "perm", "dtype"),
+    [
+        ((140, 204), (1, 0), uint8),
+        ((140, 204), (1, 0), bfloat16),
+        ((36, 20, 44), (2, 1, 0), int8),
+        ((20, 6, 66), (1, 2, 0), float16),
+        ((128, 256), (1, 0), bool_),
+    ],
+)
+@pytest.mark.parametrize("start", [0, 1])
+def test_narrow_elements_move_by_words(domain, perm, dtype, start):
+    """Over edges of boxes, too; one by one where words begin elsewhere."""
+    build, size = Build(*domain), int(np.prod(domain))
+    index = build.one("add", (index_in_order(build, perm), build.const(start, int64)))
+    build.store(build.param(dtype, size, "write"), build.linear(), build.load(build.param(dtype, size + start), index))
+    kernel = build.kernel()
+    assert boxed(kernel, MEMORY).side == 4 // dtype.itemsize
+    check(kernel, arrays_of(kernel))
+
+
 @pytest.mark.parametrize("dtype", [float16, bfloat16, float32, float64], ids=str)
 def test_what_is_moved_keeps_all_its_bits(dtype):
     """Signs of zeros and what NaN carry."""
