@@ -356,7 +356,9 @@ UNARY: Final = table(
         "neg", "iufc", np.negative, public="negative", linear=True, unrounded=True, interval=modular(intervals.neg),
         python=operator.neg,
     ),
-    _unary("abs", "iuf", np.abs, linear=True, unrounded=True, interval=bounded(intervals.magnitude), python=operator.abs),
+    _unary(
+        "abs", "iuf", np.abs, linear=True, unrounded=True, interval=bounded(intervals.magnitude), python=operator.abs,
+    ),
     _unary("sign", "iuf", _sign, not_differentiable=STEPS, unrounded=True, interval=bounded(intervals.sign)),
     _unary("floor", "f", np.floor, not_differentiable=STEPS, unrounded=True, cost=4.0),
     _unary("ceil", "f", np.ceil, not_differentiable=STEPS, unrounded=True, cost=4.0),
