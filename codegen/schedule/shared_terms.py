@@ -2,7 +2,7 @@
 
 matmul((m, k), (k, n)), m or n small   ->  sum over k of products (m, n, k), or (k, m, n) where the matrix lies so
 
-Such a product reads the matrix once, so it takes as long as reading does. Squares have no use for it, and a lane for
+Such a product reads the matrix once, so it takes as long as reading does. Tiles have no use for it, and a lane for
 each element would leave most of a device idle and read across the rows; reductions are shared out along the terms and
 read what lies side by side. The order of the terms in memory is that of the larger operand.
 """
@@ -17,7 +17,7 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import float32, float64
 
-NARROW: Final = 8  # rows or columns from which squares are of use
+NARROW: Final = 8  # rows or columns from which tiles are of use
 FEWEST_TERMS: Final = 64  # that lanes share out
 SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
 

@@ -98,6 +98,6 @@ class KernelInterface:
 def tiny_products(batch: int, m: int, k: int, n: int) -> bool:
     """Whether there are so many products of so few elements that a lane for each element has the device busy: its
     neighbours read what it reads, and a workgroup that made one product would wait for most of its time. Neither
-    squares of workgroups nor a library make those: 65,536 of 12 x 12 take 74 us on an H200 so, 167 by cuBLAS; 32,768 of
+    tiles of workgroups nor a library make those: 65,536 of 12 x 12 take 74 us on an H200 so, 167 by cuBLAS; 32,768 of
     16 x 16 74 and 84."""
     return max(m, k, n) <= TINY and batch * m * n >= MANY_ELEMENTS

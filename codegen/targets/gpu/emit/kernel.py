@@ -39,7 +39,7 @@ from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Tiles, batches, left_by
 from loopgrad.codegen.targets.gpu.lanes.product_results import FinishedProduct, StoredProduct
-from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_square
+from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_rectangle
 from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.lanes.stage_arrays import StageArrays, barriers
@@ -125,7 +125,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
     elif plan.product is not None:
         unit = e.resize(b.group_id(), "i64", signed=False)
         results = StoredProduct() if plan.epilogue is None else FinishedProduct(e, plan.epilogue.stored, emit_block)
-        stride(e, words, unit, shared_idle(e), partial(emit_square, e, plan.product, results))
+        stride(e, words, unit, shared_idle(e), partial(emit_rectangle, e, plan.product, results))
     elif plan.running is not None:
         unit, totals = e.resize(b.group_id(), "i64", signed=False), RunningTotals(e, plan.running, emit_block)
         stride(e, words, unit, shared_idle(e), totals.emit)

@@ -1,1 +1,1 @@
-"""How lanes lie over invocations and workgroups: by shape, sorted, in tiles, in squares of a product."""
+"""How lanes lie over invocations and workgroups: by shape, sorted, in tiles, in rectangles of a product."""

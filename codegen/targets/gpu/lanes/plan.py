@@ -137,7 +137,7 @@ class LaneMapping:
     copied: tuple[int, ...] = ()  # parameters of which each invocation has a copy
     group: int = 0  # invocations of a workgroup; 0: the target's choice
     tiles: Tiles | None = None
-    product: Product | None = None  # the kernel is a matrix product, which workgroups make in squares
+    product: Product | None = None  # the kernel is a matrix product, which workgroups make in rectangles
     epilogue: Epilogue | None = None  # the kernel's body is what goes on with the elements of the product
     boxes: Boxes | None = None  # workgroups run boxes of lanes
     program: GroupProgram | None = None  # what workgroups do in place of the kernel's body

@@ -6,7 +6,7 @@ An epilogue is the body of the kernel, in which the product is an array of one e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from loopgrad.codegen.kernel.nodes import Block
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -22,18 +22,27 @@ EmitOps = Callable[[Emitter, Block], tuple[Val, ...]]
 
 
 class StoredProduct:
-    """Elements are stored, and that is all."""
+    """Elements are stored, and that is all. `vectors`: several side by side may be finished at once."""
+
+    vectors: ClassVar[bool] = True
 
     def direct(self, elements: int) -> bool:
         """Whether so many elements of an invocation may be finished in code of their own, from registers."""
         return True
 
-    def finish(self, e: Emitter, element: Val, address: Val, value: Val) -> None:
-        e.b.store(address, to_memory(e, value, e.kernel.params[OUT].dtype))
+    def finish(self, e: Emitter, element: Val, address: Val, *values: Val) -> None:
+        """The elements from that number and address on."""
+        stored = [to_memory(e, value, e.kernel.params[OUT].dtype) for value in values]
+        if len(stored) > 1:
+            e.b.store_vector(address, stored)
+        else:
+            e.b.store(address, *stored)
 
 
 class FinishedProduct(StoredProduct):
     """Elements go through an epilogue. `stored`: they are stored as well."""
+
+    vectors = False
 
     def __init__(self, e: Emitter, stored: bool, emit_block: EmitOps) -> None:
         self.stored, self.emit_block, self.value = stored, emit_block, e.b.const("i32", 0)
@@ -43,10 +52,10 @@ class FinishedProduct(StoredProduct):
     def direct(self, elements: int) -> bool:
         return elements * self.weight <= DIRECT_WEIGHT
 
-    def finish(self, e: Emitter, element: Val, address: Val, value: Val) -> None:
+    def finish(self, e: Emitter, element: Val, address: Val, *values: Val) -> None:
         if self.stored:
-            super().finish(e, element, address, value)
-        self.value, body = value, e.kernel.body
+            super().finish(e, element, address, *values)
+        (self.value,), body = values, e.kernel.body
         with self.own.nested():
             self.own.lane = element
             self.own.values.update(zip(body.arguments, digits(self.own, element, e.kernel.domain), strict=True))

@@ -1,4 +1,4 @@
-"""A square of a matrix product by one workgroup: slabs of the operands in its memory, sums in registers.
+"""A rectangle of a matrix product by one workgroup: slabs of the operands in its memory, sums in registers.
 
 The elements of the next slab are loaded before the sums of this one, and stored behind them. The order in which an
 element's terms are added is fixed by the shape: those of a slice in the order of k, then the slices in their order.
@@ -9,11 +9,11 @@ one row of each invocation at a time, and one piece of code in a loop finishes t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
@@ -23,33 +23,41 @@ from loopgrad.codegen.targets.gpu.lanes.product_results import OUT, StoredProduc
 from loopgrad.codegen.targets.gpu.lanes.tiles import divided
 from loopgrad.graph.types import sum_dtype
 
+WORD: Final = 4  # bytes of the narrowest vector
+
 
 class Operand(NamedTuple):
-    """Element (line, k) is at base + (line * line_step + k * k_step) elements; `lines` of them."""
+    """Element (line, k) is at base + (line * line_step + k * k_step) elements; `lines` of them. `side` lines of a slab
+    begin at `start` in memory of the workgroup, where the next term is `pitch` further."""
 
     base: Val
     lines: int
     line_step: int
     k_step: int
+    side: int
+    start: int
+    pitch: int
 
 
 class Source(NamedTuple):
-    """One element of a slab that this invocation loads: where it is in the first slab, where its matrix begins, its
-    term there, whether its line is inside (None: always), and its place in the slab."""
+    """One element of a slab that this invocation loads: where it is in the first slab, how many bytes further each
+    term is, where its matrix begins, its term there, whether its line is inside (None: always), and its place in the
+    slab."""
 
     address: Val
+    step: int
     base: Val
     k: Val
     inside: Val | None
     place: Val
 
 
-def emit_square(e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
-    """Square `number` of the product; the first params are left, right and out."""
-    Square(e, product, results, number).emit()
+def emit_rectangle(e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
+    """Rectangle `number` of the product; the first params are left, right and out."""
+    Rectangle(e, product, results, number).emit()
 
 
-class Square:
+class Rectangle:
     """`row`, `column` (i64): of its first element. `x`, `y`: this invocation's place in its slice."""
 
     def __init__(self, e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
@@ -58,8 +66,7 @@ class Square:
         self.type = memory_type(sum_dtype(self.given))
         self.batch, piece = divided(e, number, product.rows * product.columns)
         row, column = divided(e, piece, product.columns)
-        side = e.b.const("i64", product.side)
-        self.row, self.column = (e.b.inst("IMul", "i64", v, side) for v in (row, column))
+        self.row, self.column = self._times(row, product.tall), self._times(column, product.broad)
         self.own = e.b.local_id()
         self.slice, thread = self._split(self.own, product.threads)
         self.y, self.x = self._split(thread, product.across)
@@ -136,8 +143,9 @@ class Square:
         p = self.product
         left_steps = (1, p.m) if p.transpose_left else (p.k, 1)
         right_steps = (p.k, 1) if p.transpose_right else (1, p.n)
-        left = Operand(self._matrix(0, p.m * p.k), p.m, *left_steps)
-        right = Operand(self._matrix(1, p.k * p.n), p.n, *right_steps)
+        high, wide = p.pitches
+        left = Operand(self._matrix(0, p.m * p.k), p.m, *left_steps, p.tall, 0, high)
+        right = Operand(self._matrix(1, p.k * p.n), p.n, *right_steps, p.broad, p.depth * high, wide)
         return [(left, self.row), (right, self.column)]
 
     def _matrix(self, param: int, elements: int) -> Val:
@@ -147,38 +155,53 @@ class Square:
     def _sources(self, operand: Operand, first: Val) -> list[Source]:
         """This invocation's elements of a slab. Neighbours load what lies side by side in memory."""
         p, b, e = self.product, self.b, self.e
+        along = p.depth if operand.k_step == 1 else operand.side
         found = []
-        for turn in range(p.side * p.depth // p.group):
-            high, low = self._split(self._sum(self.own, turn * p.group), p.depth if operand.k_step == 1 else p.side)
+        for high, low in self._shared_out(operand.side * p.depth, along):
             k, line = (low, high) if operand.k_step == 1 else (high, low)
             whole_line, whole_k = self._plus(first, line), e.resize(k, "i64", signed=False)
-            inside = self._below(whole_line, operand.lines, p.side)
+            inside = self._below(whole_line, operand.lines, operand.side)
             if inside is not None:
                 whole_line = e.select(inside, whole_line, b.const("i64", 0))
-            index = self._sum(self._times(whole_line, operand.line_step), self._times(whole_k, operand.k_step))
-            address = e.at(operand.base, index, self.given.itemsize)
-            found.append(Source(address, operand.base, whole_k, inside, self._sum(self._times(k, p.pitch), line)))
+            address, step = self._first_address(operand, whole_line, whole_k), operand.k_step * self.given.itemsize
+            place = self._sum(self._times(k, operand.pitch), line, operand.start)
+            found.append(Source(address, step, operand.base, whole_k, inside, place))
         return found
+
+    def _shared_out(self, count: int, along: int) -> Iterator[tuple[Val, Val]]:
+        """Quotients and remainders by `along` of those of so many numbers that are this invocation's turn."""
+        group = self.product.group
+        high, low = self._split(self.own, along)
+        for turn in range(count // group):
+            if group % along:
+                yield self._split(self._sum(self.own, turn * group), along)
+            else:
+                yield self._sum(high, turn * (group // along)), low
+
+    def _first_address(self, operand: Operand, line: Val, k: Val) -> Val:
+        """Of the element of the first slab."""
+        index = self._sum(self._times(line, operand.line_step), self._times(k, operand.k_step))
+        return self.e.at(operand.base, index, self.given.itemsize)
 
     def _elements(self, sources: list[list[Source]], number: Val) -> list[list[Val]]:
         """This invocation's elements of slab `number` of both operands; zeros where a matrix has ended."""
-        p = self.product
-        start = self._times(number, p.depth)
-        steps = (p.m if p.transpose_left else 1, 1 if p.transpose_right else p.n)
-        return [
-            [self._element(source, start, self._times(start, step * self.given.itemsize)) for source in part]
-            for part, step in zip(sources, steps, strict=True)
-        ]
+        start = self._times(number, self.product.depth)
+        return [[self._element(source, start) for source in part] for part in sources]
 
-    def _element(self, source: Source, start: Val, offset: Val) -> Val:
+    def _element(self, source: Source, start: Val) -> Val:
         p, e, b = self.product, self.e, self.b
-        ends = self._below(self._sum(source.k, start), p.k, p.depth)
-        address = self._sum(source.address, offset)
-        if ends is not None:
-            address = e.select(ends, address, source.base)
+        k = self._sum(source.k, start)
+        ends = self._below(k, p.k, p.depth)
+        address = self._address(source, start, k, ends)
         value = self._widened(b.load(address, memory_type(self.given), invariant=True))
         inside = self._both(source.inside, ends)
         return value if inside is None else e.select(inside, value, b.const(self.type, 0))
+
+    def _address(self, source: Source, start: Val, k: Val, ends: Val | None) -> Val:
+        """Of the element for term k of the slab that begins with term `start`; of some element where k is beyond the
+        last one."""
+        address = self._sum(source.address, self._times(start, source.step))
+        return address if ends is None else self.e.select(ends, address, source.base)
 
     def _widened(self, x: Val) -> Val:
         """An element as it is added up."""
@@ -190,13 +213,12 @@ class Square:
         if p.slabs == 1:
             return b.const("i32", 0)
         odd = b.inst("BitwiseAnd", "i32", self.e.resize(number, "i32"), b.const("i32", 1))
-        return self._times(odd, 2 * p.depth * p.pitch)
+        return self._times(odd, p.slab)
 
     def _fill(self, sources: list[list[Source]], found: list[list[Val]], slot: Val) -> None:
-        for which, (part, values) in enumerate(zip(sources, found, strict=True)):
+        for part, values in zip(sources, found, strict=True):
             for source, value in zip(part, values, strict=True):
-                place = self._sum(slot, source.place, which * self.product.depth * self.product.pitch)
-                self.b.shared_set(self.memory, place, value)
+                self.b.shared_set(self.memory, self._sum(slot, source.place), value)
 
     # sums
 
@@ -208,13 +230,12 @@ class Square:
     def _slab(self, sums: list[list[Variable]], slot: Val) -> None:
         """The terms of this invocation's slice."""
         p = self.product
-        terms = p.depth // p.slices
-        first = self._sum(slot, self._times(self.slice, terms * p.pitch))
+        terms, (high, wide) = p.depth // p.slices, p.pitches
+        left = self._sum(slot, self._times(self.slice, terms * high))
+        right = self._sum(slot, self._times(self.slice, terms * wide), p.depth * high)
         for k in range(terms):
-            left = self._sum(first, k * p.pitch)
-            right = self._sum(left, p.depth * p.pitch)
-            rows = self._line(left, self.y, p.high, p.side // p.high)
-            self._add(sums, rows, self._line(right, self.x, p.wide, p.across))
+            rows = self._line(self._sum(left, k * high), self.y, p.high, p.tall // p.high)
+            self._add(sums, rows, self._line(self._sum(right, k * wide), self.x, p.wide, p.across))
 
     def _add(self, sums: list[list[Variable]], xs: list[Val], ys: list[Val]) -> None:
         b = self.b
@@ -227,7 +248,7 @@ class Square:
                     b.set(variable, b.exact("FAdd", self.type, before, b.exact("FMul", self.type, x, y)))
 
     def _places(self, own: Val, count: int, step: int, start: Val | None = None) -> list[Val]:
-        """`count` lines of the square, from `start` on: NEXT side by side, then those as many times `step` further."""
+        """`count` lines of the rectangle, from `start` on: NEXT side by side, then those so many `step`s away."""
         run = min(NEXT, count)
         first = self._times(own, run) if start is None else self._sum(start, self._times(own, run))
         return [self._sum(first, run * step * (i // run) + i % run) for i in range(count)]
@@ -235,28 +256,37 @@ class Square:
     # results
 
     def _mine(self) -> tuple[list[Val], list[Val]]:
-        """The rows and columns of the square that this invocation adds up."""
+        """The rows and columns of the rectangle that this invocation adds up."""
         p = self.product
-        return self._places(self.y, p.high, p.side // p.high), self._places(self.x, p.wide, p.across)
+        return self._places(self.y, p.high, p.tall // p.high), self._places(self.x, p.wide, p.across)
 
     def _store(self, sums: list[list[Variable]]) -> None:
         rows, columns = self._mine()
+        side = self._side()
         for row, line in zip(rows, sums, strict=True):
-            for column, variable in zip(columns, line, strict=True):
-                self._store_one(row, column, self.b.get(variable, self.type))
+            for first in range(0, len(columns), side):
+                values = [self.b.get(variable, self.type) for variable in line[first : first + side]]
+                self._store_some(row, columns[first], *values)
+
+    def _side(self) -> int:
+        """Elements side by side that are stored at once."""
+        side, itemsize = min(NEXT, self.product.wide) if self.results.vectors else 1, self.result.itemsize
+        while side > 1 and (self.row_length % side or side * itemsize > VECTOR_BYTES):
+            side //= 2
+        return side if side * itemsize >= WORD else 1
 
     def _join(self, sums: list[list[Variable]]) -> None:
         """The sums of all slices through memory of the workgroup, where the slabs were."""
         p, b = self.product, self.b
-        area = p.side**2
+        area = p.tall * p.broad
         start = self._times(self.slice, area)
         rows, columns = self._mine()
         for row, line in zip(rows, sums, strict=True):
-            first = self._sum(start, self._times(row, p.side))
+            first = self._sum(start, self._times(row, p.broad))
             for column, variable in zip(columns, line, strict=True):
                 b.shared_set(self.memory, self._sum(first, column), b.get(variable, self.type))
         b.barrier()
-        self._each(area, lambda place: self._store_one(*self._split(place, p.side), self._joined(place, area)))
+        self._each(area, lambda place: self._store_some(*self._split(place, p.broad), self._joined(place, area)))
         b.barrier()
 
     def _joined(self, place: Val, area: int) -> Val:
@@ -281,8 +311,8 @@ class Square:
         """One row of every invocation at a time, through memory of the workgroup, where the slabs were."""
         p, b = self.product, self.b
         _, columns = self._mine()
-        run, down = min(NEXT, p.high), p.side // p.high
-        start = self._times(self.y, p.side)
+        run, down = min(NEXT, p.high), p.tall // p.high
+        start = self._times(self.y, p.broad)
 
         def turn(number: Val) -> None:
             for i, line in enumerate(sums):
@@ -290,7 +320,7 @@ class Square:
                 self.e.when(here, partial(self._leave, start, columns, line))
             b.barrier()
             high, low = self._split(number, run)
-            self._each(p.side * down, partial(self._store_left, self._sum(self._times(high, run * down), low)))
+            self._each(p.broad * down, partial(self._store_left, self._sum(self._times(high, run * down), low)))
             b.barrier()
 
         counted(self.e, b.const("i32", p.high), turn)
@@ -302,19 +332,33 @@ class Square:
     def _store_left(self, row: Val, place: Val) -> None:
         """`row`: of the first invocations' elements; those of the next ones are NEXT further."""
         p = self.product
-        y, column = self._split(place, p.side)
+        y, column = self._split(place, p.broad)
         value = self.b.shared_get(self.memory, place, self.type)
-        self._store_one(self._sum(row, self._times(y, min(NEXT, p.high))), column, value)
+        self._store_some(self._sum(row, self._times(y, min(NEXT, p.high))), column, value)
 
-    def _store_one(self, row: Val, column: Val, value: Val) -> None:
+    def _store_some(self, row: Val, column: Val, *values: Val) -> None:
+        """Elements side by side, from that row and column of the rectangle on, where they are inside."""
         p, e = self.product, self.e
         line, place = self._plus(self.row, row), self._plus(self.column, column)
-        index = self._sum(self._times(line, p.n), place)
-        address = e.at(self._matrix(OUT, p.m * p.n), index, self.result.itemsize)
-        inside = self._both(self._below(line, p.m, p.side), self._below(place, p.n, p.side))
-        element = index if p.batch == 1 else self._sum(index, self._times(self.batch, p.m * p.n))
-        finish = partial(self.results.finish, e, element, address, ScalarOps(e).rounded(value, self.result))
+        inside = self._both(self._below(line, p.m, p.tall), self._below(place, p.n, p.broad))
+
+        def store() -> None:
+            element, address = self._result(line, place)
+            self.results.finish(e, element, address, *[ScalarOps(e).rounded(x, self.result) for x in values])
+
         if inside is None:
-            finish()
+            store()
         else:
-            e.when(inside, finish)
+            e.when(inside, store)
+
+    @property
+    def row_length(self) -> int:
+        """Elements of the result that lie one beside the other."""
+        return self.product.n
+
+    def _result(self, line: Val, place: Val) -> tuple[Val, Val]:
+        """The number of an element of the result, and its address."""
+        p = self.product
+        index = self._sum(self._times(line, p.n), place)
+        address = self.e.at(self._matrix(OUT, p.m * p.n), index, self.result.itemsize)
+        return (index if p.batch == 1 else self._sum(index, self._times(self.batch, p.m * p.n))), address

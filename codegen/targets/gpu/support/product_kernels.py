@@ -1,6 +1,6 @@
 """The kernels of matrix products: a lane for each element, and what goes on with it.
 
-Workgroups that make squares (see lanes.product_tiles) take of such a kernel only its parameters, which are the factors
+Workgroups that make tiles (see lanes.product_tiles) take of such a kernel only its parameters, which are the factors
 and the product, then the epilogue's own; and, where it has one, the epilogue as its body, which loads the product.
 """
 

@@ -22,7 +22,7 @@ from loopgrad.codegen.program import (
 from loopgrad.codegen.steps import all_steps, with_blocks
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Support
-from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, squared
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, in_rectangles
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
 from loopgrad.codegen.targets.gpu.routines.table import provided
 from loopgrad.codegen.targets.gpu.support.product_kernels import epilogue_kernel, finished_kernel
@@ -99,7 +99,7 @@ class _Supported:
     def product(self, step: MatmulStep) -> int:
         factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
         geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
-        product = squared(step, sum_dtype(factors), geometry.group, geometry.memory)
+        product = in_rectangles(step, sum_dtype(factors), geometry.group, geometry.memory)
         plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
@@ -115,6 +115,6 @@ class _Supported:
     def row(self, step: MatmulStep, name: str, product: Product | None) -> RoutineRow:
         """What `plan` says of a product with an epilogue."""
         operands = ", ".join([str(self.slots[slot].type) for slot in (step.left, step.right)])
-        how = "a lane for each element" if product is None else f"squares of {product.side}"
+        how = "a lane for each element" if product is None else f"rectangles of {product.tall}x{product.broad}"
         provider = f"own kernel ({how}) with {name} as its epilogue; where a library does it, {name} follows"
         return RoutineRow("matmul", operands, provider)

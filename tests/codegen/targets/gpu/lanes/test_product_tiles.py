@@ -1,11 +1,11 @@
-"""Matrix products in squares: every size of square, edges, transposed operands, batches."""
+"""Matrix products in rectangles: every size of these, edges, transposed operands, batches."""
 
 import numpy as np
 import pytest
 
 from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
-from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, squared
+from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, in_rectangles
 from loopgrad.graph.types import TensorType, bfloat16, dtype_named, float32, float64, int32
 from loopgrad.runtime.cuda.blas import worthwhile
 from loopgrad.runtime.gpu.driver import ProductTask
@@ -29,8 +29,8 @@ def multiplied(left, right, transpose_left=False, transpose_right=False, result=
 @pytest.mark.costly
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("few", [1, 6, 20, 1000])
-def test_squares_of_every_size(monkeypatch, few, dtype):
-    monkeypatch.setattr(product, "FEW_SQUARES", few)
+def test_rectangles_of_every_size(monkeypatch, few, dtype):
+    monkeypatch.setattr(product, "FEW_RECTANGLES", few)
     rng = np.random.default_rng(few)
     left, right = (rng.normal(size=shape).astype(dtype) for shape in ((1, 140, 37), (1, 37, 133)))
     wanted = left.astype(np.float64) @ right.astype(np.float64)
@@ -41,7 +41,7 @@ def test_squares_of_every_size(monkeypatch, few, dtype):
 @pytest.mark.parametrize("result", [bfloat16, float32], ids=str)
 @pytest.mark.parametrize(("few", "shape"), [(1, (1, 40, 50, 60)), (20, (2, 37, 100, 33)), (20, (1, 2, 300, 9))])
 def test_factors_of_16_bits_are_added_up_in_32(monkeypatch, few, shape, result):
-    monkeypatch.setattr(product, "FEW_SQUARES", few)
+    monkeypatch.setattr(product, "FEW_RECTANGLES", few)
     batch, m, k, n = shape
     rng = np.random.default_rng(k)
     left, right = (rng.normal(size=s).astype(bfloat16.np) for s in ((batch, m, k), (batch, k, n)))
@@ -61,6 +61,7 @@ def test_factors_of_16_bits_are_added_up_in_32(monkeypatch, few, shape, result):
         (2, 8, 1000, 9),
         (5, 17, 31, 100),
         (2, 100, 8, 70),
+        (130, 20, 30, 150),
         (40, 32, 32, 32),
         (950, 12, 11, 13),
     ],
@@ -91,27 +92,28 @@ def test_many_tiny_products_are_left_to_lanes():
     }
     for shape, large in shapes.items():
         assert worthwhile(ProductTask(*shape, False, False, float32, float32)) == large
-        assert (squared(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10) is not None) == large
+        assert (in_rectangles(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10) is not None) == large
 
 
-def test_squares_are_chosen_by_shape():
-    def side(m, k, n, dtype=float32, group=256, memory=48 << 10):
-        found = squared(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, memory)
-        return None if found is None else found.side
+def test_rectangles_are_chosen_by_shape():
+    def sides(m, k, n, dtype=float32, group=256, memory=48 << 10):
+        found = in_rectangles(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, memory)
+        return None if found is None else (found.tall, found.broad)
 
-    assert side(4096, 4096, 4096) == 128
-    assert side(1024, 64, 1024) == 64
-    assert side(256, 256, 256) == 16
-    assert side(4, 4096, 4096) is None
-    assert side(64, 64, 64, int32) is None
-    assert side(4096, 4096, 4096, group=100) is None
-    assert side(4096, 4096, 4096, group=128) == 64
-    assert side(32, 4096, 4096) == 32
-    assert side(10, 512, 10_000) == 16
-    assert side(4096, 4096, 4096, float64, memory=16 << 10) == 64
-    assert side(4096, 4096, 4096, float64, memory=1 << 10) is None
+    assert sides(4096, 4096, 4096) == (128, 128)
+    assert sides(1024, 64, 1024) == (64, 64)
+    assert sides(256, 256, 256) == (16, 16)
+    assert sides(4, 4096, 4096) is None
+    assert sides(64, 64, 64, int32) is None
+    assert sides(4096, 4096, 4096, group=100) is None
+    assert sides(4096, 4096, 4096, group=128) == (128, 64)
+    assert sides(32, 4096, 100_000) == (32, 256)
+    assert sides(20_000, 4096, 32) == (64, 32)
+    assert sides(10, 512, 10_000) == (16, 32)
+    assert sides(4096, 4096, 4096, float64, memory=16 << 10) == (128, 64)
+    assert sides(4096, 4096, 4096, float64, memory=1 << 10) is None
     for dtype in (float32, float64):
-        found = squared(MatmulStep(0, 1, 2, 1, 512, 512, 512), dtype, 128, 16 << 10)
+        found = in_rectangles(MatmulStep(0, 1, 2, 1, 512, 512, 512), dtype, 128, 16 << 10)
         assert found.high * found.wide <= MOST_SUMS
 
 
@@ -121,9 +123,9 @@ def test_slabs_and_slices_are_whole(dtype, group):
     """Every invocation loads as many elements of a slab, and every slice has as many terms of it."""
     for k in (8, 10, 33, 100, 5000):
         for m, n in ((100, 60), (128, 1024), (1000, 1000), (5000, 5000)):
-            found = squared(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, 32 << 10)
+            found = in_rectangles(MatmulStep(0, 1, 2, 1, m, k, n), dtype, group, 32 << 10)
             assert found is not None
             assert found.slices * found.threads == group
-            assert found.side * found.depth % group == 0
+            assert [side * found.depth % group for side in (found.tall, found.broad)] == [0, 0]
             assert found.depth % found.slices == 0
-            assert found.side**2 % group == 0
+            assert found.tall * found.broad % group == 0
