@@ -6,7 +6,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
-from loopgrad.graph.primitives import attention, window_products
+from loopgrad.graph.primitives import attention
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.cpu.native_pool import wanted_threads
 from loopgrad.runtime.cuda.api import CudaApi
@@ -20,7 +20,7 @@ class CudaDevice(GpuDevice):
 
     kind = "cuda"
     stages = ("graph", "kernel", "llvm", "ptx")
-    routines = GpuDevice.routines.union(attention.ROWS, window_products.ROWS)
+    routines = GpuDevice.routines.union(attention.ROWS)
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         kept = default_cache() if cache is None else cache

@@ -19,7 +19,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph, Node, Noted
-from loopgrad.graph.primitives import factorisations, fourier
+from loopgrad.graph.primitives import factorisations, fourier, window_products
 from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -40,7 +40,7 @@ class GpuDevice(ABC):
 
     kind: ClassVar[str]
     stages: ClassVar[tuple[str, ...]]
-    routines: ClassVar[frozenset[str]] = frozenset((IN_COLUMNS,))
+    routines: ClassVar[frozenset[str]] = frozenset((IN_COLUMNS, *window_products.ROWS))
 
     def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
         self.name = name

@@ -49,7 +49,12 @@ class LlvmImage:
         f = self.flavour
         asked = f.warpgroup_memory if self.warpgroups else f.asked_memory
         return Geometry(
-            self.group, asked_memory=asked, sums_group=f.summed_group, warpgroups=self.warpgroups, exchanges=f.exchanges
+            self.group,
+            asked_memory=asked,
+            sums_group=f.summed_group,
+            matrix_units=f.matrix_units,
+            warpgroups=self.warpgroups,
+            exchanges=f.exchanges,
         )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:

@@ -31,6 +31,7 @@ NVPTX: Final = Flavour(
     staged_attributes='"nvvm.minctasm"="{resident}"',
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
     exchanges=True,
+    matrix_units=True,
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     warpgroup_memory=227 << 10,
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',

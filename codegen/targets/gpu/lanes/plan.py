@@ -64,6 +64,7 @@ class Geometry:
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
+    matrix_units: bool = False  # warps have some
     warpgroups: bool = False  # which have matrix units together
     exchanges: bool = False  # neighbouring invocations exchange registers
 

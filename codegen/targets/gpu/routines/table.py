@@ -20,6 +20,7 @@ from loopgrad.codegen.targets.gpu.routines import (
     sort_rows,
     window_panels,
     window_products,
+    window_tiles,
 )
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
@@ -37,7 +38,12 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "segment_sum": (segment_sums.PROVIDER,),
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
-    "window_products": (narrow_windows.PROVIDER, window_panels.PROVIDER, window_products.PROVIDER),
+    "window_products": (
+        narrow_windows.PROVIDER,
+        window_panels.PROVIDER,
+        window_products.PROVIDER,
+        window_tiles.PROVIDER,
+    ),
     "qr": (column_reflections.QR,),
     "cholesky": (column_elimination.CHOLESKY,),
     "lu": (column_elimination.LU,),

@@ -322,6 +322,8 @@ def _refuses(routine: Routine) -> str:
 
 
 def refusal(routine: Routine, of: Callable[[Routine], WindowProducts]) -> str:
+    if not routine.geometry.matrix_units:
+        return "there are no matrix units"
     if len(routine.inputs[1].type.shape) > RANK:
         return "several convolutions"
     needed = of(routine).memory

@@ -12,6 +12,14 @@ def units(gpu: str) -> str:
 
 
 @pytest.fixture
+def plain(gpu: str) -> str:
+    """A GPU that has none."""
+    if gpu.partition(":")[0] in ("simulator", "cuda"):
+        pytest.skip(f"{gpu} has matrix units")
+    return gpu
+
+
+@pytest.fixture
 def warpgroups(units: str) -> str:
     """A GPU that has those of warpgroups."""
     from loopgrad.runtime.devices import get_device  # late: few tests ask

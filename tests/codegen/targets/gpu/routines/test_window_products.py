@@ -68,6 +68,35 @@ def test_values(units: str, case: Any) -> None:
 
 
 @pytest.mark.usefixtures("every_size")
+@pytest.mark.parametrize(
+    ("dtype", "limit", "case"),
+    [
+        ("float32", 1e-6, CASES[2]),
+        ("float32", 1e-6, ((3, 6, 70), (34, 6, 7), 2, 3, 1, 1)),
+        ("bfloat16", 3e-3, CASES[0]),
+        ("float16", 4e-4, CASES[3]),
+    ],
+)
+def test_values_without_matrix_units(plain: str, dtype: str, limit: float, case: Any) -> None:
+    """Elements that are infinite or no numbers reach the results whose windows have them, and no others."""
+    names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))
+    x, kernel = arrays(*case[:2])
+    x[(0, 0, *[0] * (x.ndim - 2))] = np.inf
+    x[(-1, 1, *[3] * (x.ndim - 2))] = np.nan
+    with lg.default_device(plain):
+        given = [lg.asarray(v).astype(getattr(lg, dtype)) for v in (x, kernel)]
+        function = lg.compile(lambda x, kernel: lg.conv(x, kernel, **names))
+        assert "rectangles" in function.plan(*given).routines[0].provider
+        got = function(*given)
+        with np.errstate(invalid="ignore"):
+            wanted = by_numpy(*[np.asarray(v.astype(lg.float64)) for v in given], *case[2:])
+        assert got.dtype is given[0].dtype
+        found, finite = np.asarray(got.astype(lg.float64)), np.isfinite(wanted)
+        np.testing.assert_array_equal(found[~finite], wanted[~finite])
+        near(found[finite], wanted[finite], limit)
+
+
+@pytest.mark.usefixtures("every_size")
 @pytest.mark.parametrize(("dtype", "limit", "case"), [("bfloat16", 3e-3, CASES[1]), ("float16", 4e-4, CASES[2])])
 def test_values_of_16_bits(units: str, dtype: str, limit: float, case: Any) -> None:
     names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))

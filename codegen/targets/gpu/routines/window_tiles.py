@@ -1,0 +1,110 @@
+"""Convolutions without matrix units, without storing windows: rectangles of a product of the kernel's rows and the
+windows' columns, as other products have them (lanes.product_tiles), but elements of windows are found by where their
+window begins and how far behind that they lie, which a table says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Product, in_rectangles
+from loopgrad.codegen.targets.gpu.lanes.product_results import OUT, StoredProduct
+from loopgrad.codegen.targets.gpu.lanes.product_tiles import Operand, Rectangle, Source
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits
+from loopgrad.codegen.targets.gpu.routines import window_products
+from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
+from loopgrad.codegen.targets.gpu.routines.window_products import WindowProducts
+from loopgrad.graph.primitives.window_products import RANK
+from loopgrad.graph.types import sum_dtype
+
+OFFSETS: Final = 3  # their place among the arrays
+OFFSET: Final = 4  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTiles:
+    """Arrays: the kernel by rows, x with its borders, the results, and where each element of a window lies behind the
+    window's first (i32). The product is of the kernel's rows and all places of the batch, for each group."""
+
+    windows: WindowProducts
+    product: Product
+
+    def emit(self, e: Emitter, tile: Val) -> None:
+        WindowRectangle(e, self, tile).emit()
+
+
+class WindowRectangle(Rectangle):
+    """One rectangle: some results at some places, which are its columns."""
+
+    def __init__(self, e: Emitter, program: WindowTiles, number: Val) -> None:
+        self.windows = program.windows
+        self.offsets = e.table.params[OFFSETS]
+        super().__init__(e, program.product, StoredProduct(), number)
+
+    def _operands(self) -> list[tuple[Operand, Val]]:
+        p, (high, wide) = self.product, self.product.pitches
+        kernel = Operand(self._matrix(0, self.windows.kernel_elements), p.m, self.windows.row, 1, p.tall, 0, high)
+        x = Operand(self.e.table.params[1], p.n, 1, 0, p.broad, p.depth * high, wide)
+        return [(kernel, self.row), (x, self.column)]
+
+    def _first_address(self, operand: Operand, line: Val, k: Val) -> Val:
+        """Of a window, that of its first element."""
+        if operand.k_step:
+            return super()._first_address(operand, line, k)
+        e, w = self.e, self.windows
+        extents = prod(w.extents)
+        number, *place = digits(e, line, (w.batch, *w.places))
+        start = self._times(self._sum(self._times(number, w.groups), self.batch), w.channels * extents)
+        for d, own in enumerate(place):
+            start = self._sum(start, self._times(own, w.strides[d] * prod(w.extents[d + 1 :])))
+        return e.at(operand.base, start, self.given.itemsize)
+
+    def _address(self, source: Source, start: Val, k: Val, ends: Val | None) -> Val:
+        if source.step:
+            return super()._address(source, start, k, ends)
+        e, b = self.e, self.b
+        known = k if ends is None else e.select(ends, k, b.const("i64", 0))
+        offset = b.load(e.at(self.offsets, known, OFFSET), "i32", invariant=True)
+        return e.at(source.address, e.resize(offset, "i64"), self.given.itemsize)
+
+    @property
+    def row_length(self) -> int:
+        return prod(self.windows.places)
+
+    def _result(self, line: Val, place: Val) -> tuple[Val, Val]:
+        e, w = self.e, self.windows
+        number, own = digits(e, place, (w.batch, self.row_length))
+        result = self._sum(self._times(self._sum(self._times(number, w.groups), self.batch), w.results), line)
+        index = self._sum(self._times(result, self.row_length), own)
+        return index, e.at(e.table.params[OUT], index, self.result.itemsize)
+
+
+def _program(routine: Routine) -> WindowTiles | None:
+    """None where there are too few terms."""
+    w = window_products.program_of(routine)
+    dtype, memory = sum_dtype(routine.inputs[0].type.dtype), routine.geometry.memory
+    step = MatmulStep(0, 1, 2, w.groups, w.results, w.depth, w.all_places)
+    product = in_rectangles(step, dtype, routine.group, memory)
+    return None if product is None else WindowTiles(w, product)
+
+
+def _refuses(routine: Routine) -> str:
+    if len(routine.inputs[1].type.shape) > RANK:
+        return "several convolutions"
+    return "" if _program(routine) is not None else "few terms, or little memory of workgroups"
+
+
+def _make(routine: Routine) -> None:
+    program = _program(routine)
+    assert program is not None
+    x, kernel = routine.inputs
+    arrays = (kernel, x, *routine.outputs, window_products.offsets(program.windows, routine))
+    routine.by_groups("convolution", program, program.product.tiles, *arrays)
+
+
+PROVIDER: Final = Provider("windows by rectangles of a product", _refuses, _make)
