@@ -106,7 +106,7 @@ class DirectPrograms:
             return None
         given = graph
         if any(node.op == "call" or len(node.operands) >= MANY_PIECES for node in graph.nodes):
-            graph = _lightened(graph)
+            graph = _lightened(unbound(graph))  # passes look at what made a value
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
                 planner = Planner(self, graph, options, prepared=False)

@@ -190,3 +190,13 @@ def test_explain_says_what_runs_directly() -> None:
     assert "nothing to compute" in lg.explain(x)
     with pytest.raises(lg.TracedValueError, match="explain"):
         lg.vmap(lambda v: (lg.explain(v), v)[1])(x)
+
+
+def test_lists_of_pieces_of_which_one_has_its_elements():
+    numbers = np.arange(20) + 0.25
+    for _ in range(2):  # from the second time on the piece stays a node
+        x, y = lg.asarray(numbers), lg.asarray(numbers) * 1.5
+        pieces = [x[i] * y[i] for i in range(20)]
+        float(pieces[0].sum())
+        found = lg.concat([lg.reshape(piece, (-1,)) for piece in pieces])
+        np.testing.assert_array_equal(found, numbers * (numbers * 1.5))
