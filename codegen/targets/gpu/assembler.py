@@ -185,7 +185,7 @@ class Assembler(Protocol):
         ...
 
     def own(self, name: str, *operands: Val) -> Val | None:
-        """A primitive that the target makes in fewer operations than a recipe does, as exact as recipes are."""
+        """A primitive that the target makes in fewer operations than a recipe does, right to two units in the last place."""
         ...
 
     def for_half(self, name: str, *operands: Val) -> Val | None:

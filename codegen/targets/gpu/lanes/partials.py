@@ -43,7 +43,7 @@ def with_term(e: Emitter, r: Reduction, partial: Partial, x: Val) -> Partial:
         anchor, total, rest = partial
         return sums_of_exponentials.with_term(ByOps(ScalarOps(e)), (anchor, total, rest), x)
     if r.kind in ("min", "max") and r.dtype.is_float:  # which zero is found is up to the order of the fold anyhow
-        found = e.b.extreme(r.kind, *partial, x)
+        found = e.b.extreme(r.kind, partial[0], x)
         if found is not None:
             return (found,)
     return (operate(e, r.kind, r.dtype, [*partial, x]),)
