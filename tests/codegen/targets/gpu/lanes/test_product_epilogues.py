@@ -115,7 +115,7 @@ def test_numbers():
 @pytest.mark.parametrize("few", [1, 6])
 def test_long_epilogues_of_large_squares_are_one_piece_of_code(monkeypatch, few):
     """tanh of 64 elements of an invocation: their sums go through memory of the workgroup."""
-    monkeypatch.setattr(product_plan, "FEW_SQUARES", few)
+    monkeypatch.setattr(product_plan, "FEW_RECTANGLES", few)
     x, w, b = array(140, 37), array(37, 133) / 6, array(133)
     (got,) = run(scheduled(chain_once, [x, w, b]), [x, w, b])
     np.testing.assert_allclose(got, wanted(x, w, b), rtol=0, atol=2e-6)
