@@ -57,7 +57,9 @@ def plan_arena(
     ]
     for kernel, positions in lifetimes.launches.items():
         for block, size in enumerate(scratch[kernel]):
-            lives += [_Life((kernel, block), size, positions[0], positions[-1])]
+            lives += (
+                [_Life((kernel, block), size, positions[0], positions[-1])] if size else []
+            )  # 0: nobody looks there
     size = _place(lives, alignment)
     offsets = {life.item: life.offset for life in lives}
     slots = {slot: offsets.get(slot, 0) for slot in sorted(owned)}

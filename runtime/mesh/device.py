@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import repeat
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -56,8 +55,6 @@ MOST_NUMBERS: Final = 8
 PLACING: Final = 30_000  # nanoseconds for which a node's part is worked out
 Axes = tuple[int | None, ...]
 T = TypeVar("T")
-_axis: Final = attrgetter("axis")
-_local: Final = attrgetter("local")
 
 
 class MeshDevice:
@@ -251,9 +248,9 @@ class MeshExecutable(Executable):
 
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         program = self._latest
-        if program is None or program.given != list(map(_axis, buffers)):
+        if program is None or program.given != [b.axis for b in buffers]:  # type: ignore[attr-defined]
             program = self.program(buffers, called=True)
-        own = list(map(_local, buffers))
+        own = [b.local for b in buffers]  # type: ignore[attr-defined]
         if program.met or program.fallible:
             call = self.begun(program, numbers_of(buffers))
             results = self.within(call, program.executable.run, own)

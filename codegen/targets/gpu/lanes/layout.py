@@ -255,7 +255,7 @@ def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:
     r = kernel.reductions[slots[0]]
     rows, left = left_by(kernel, tiles, r)
     if tiles is not None and tiles.partials and left == 1:  # these are results
-        return 8
+        return 0
     each = SIZE[memory_type(r.dtype)] * (parts(r) if in_parts(r, tiles) else 1)
     return max(len(slots) * rows * left * each, 8)
 
