@@ -2,8 +2,7 @@
 up 8.
 
 A number is the sum of two of 11 bits, but for about 2**-23 of it, and of the four products of two such sums the
-smallest is left out: three are about as good as one of float32. The first of the two is cut off, so that NaN stays NaN
-and the largest numbers finite, and the second one is rounded. Matrix units cut off what they add up, so products that
+smallest is left out: three are about as good as one of float32. Matrix units cut off what they add up, so products that
 are small are added up apart, sums of a block begin at zero, and what rounds adds them to the totals (Ootomo and Yokota,
 "Recovering single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak performance",
 2022).
@@ -31,6 +30,7 @@ from loopgrad.codegen.targets.gpu.routines.matrix_tiles import (
 
 KEPT: Final = -1 << 13  # of an f32's bits, those that matrix units read
 HALF: Final = 1 << 12  # of the last one of them
+ENDLESS: Final = 2.0**128 - 2.0**116  # rounded to so many bits, numbers from here on are infinite
 WIDEST: Final = 4  # times 8 columns, of which an invocation loads those of a row at once
 
 
@@ -60,23 +60,24 @@ class FloatMatrices(MatrixCode):
         self.lead = self.quarter
 
     def left_factor(self, words: Sequence[Val]) -> FactorParts:
+        first = [self._rounded(word) for word in words]
         if not self.full:
-            return FactorParts([self._rounded(word) for word in words], None)
-        first = [self.op("BitwiseAnd", word, KEPT) for word in words]
+            return FactorParts(first, None)
         return FactorParts(first, [self._rest(word, part) for word, part in zip(words, first, strict=True)])
 
     right_factor = left_factor
 
     def _rounded(self, word: Val) -> Val:
-        """To 11 bits. Of a NaN whose digits are all ones a zero would be made."""
-        rounded = self.op("BitwiseAnd", self.op("IAdd", word, HALF), KEPT)
-        return self.e.select(self.b.inst("IsNan", "bool", self.b.inst("Bitcast", "f32", word)), word, rounded)
+        """To 11 bits. What would be infinite then, or isn't finite, is cut off: of a NaN whose digits are all ones a
+        zero would be made, which nobody would see beside an infinite number of its sum."""
+        size = self.b.extended("FAbs", "f32", self.b.inst("Bitcast", "f32", word))
+        near = self.e.select(self.test("FOrdLessThan", size, self.f32(ENDLESS)), self.op("IAdd", word, HALF), word)
+        return self.op("BitwiseAnd", near, KEPT)
 
     def _rest(self, word: Val, part: Val) -> Val:
-        """What is left, rounded to the 11 bits of it that matrix units read; of what isn't finite anything, which the
-        first part outweighs."""
+        """What is left, of which matrix units read 11 bits; NaN where the word is infinite."""
         left = self.less(*[self.b.inst("Bitcast", "f32", x) for x in (word, part)])
-        return self.op("IAdd", self.b.inst("Bitcast", "i32", left), HALF)
+        return self.b.inst("Bitcast", "i32", left)
 
     def product(self, left: FactorParts, right: FactorParts, sums: PartSums) -> PartSums:
         first = self.units.product(left.first, right.first, sums.first, "tf32")

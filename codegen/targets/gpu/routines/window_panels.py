@@ -24,13 +24,13 @@ from loopgrad.codegen.targets.gpu.assembler import (
 )
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.routines import window_products
-from loopgrad.codegen.targets.gpu.routines.float_tiles import HALF, KEPT, FloatMatrices
+from loopgrad.codegen.targets.gpu.routines.float_tiles import ENDLESS, HALF, KEPT, FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, RowVariables
 from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelCode
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine, Workgroups
 from loopgrad.codegen.targets.gpu.routines.window_products import BLOCK, PITCH, WORD, WindowProducts, WindowTile
 from loopgrad.codegen.targets.gpu.support.support_kernels import Body
-from loopgrad.graph.types import DType, bool_, float32, int32, int64
+from loopgrad.graph.types import DType, float32, int32, int64
 
 ALL_ROWS: Final = WARPGROUP * SIDE
 CHUNK: Final = 4  # elements that are copied at once
@@ -178,15 +178,13 @@ def parts_kernel(size: int, full: bool) -> Kernel:
     """Of elements their first parts, and behind all of these the rests, as `FloatMatrices` makes them."""
     lane, body = KValue(int64), Body()
     value = body.one("load", float32, lane, param=0)
-    bits, half = _as_bits(body, value, int32), body.const(HALF, int32)
-    if not full:
-        nan = body.one("is_nan", bool_, value)
-        bits = body.select(nan, bits, body.add(bits, half))
+    bits = _as_bits(body, value, int32)
+    finite = body.lt(body.one("abs", float32, value), body.const(ENDLESS, float32))
+    bits = body.select(finite, body.add(bits, body.const(HALF, int32)), bits)
     first = _as_bits(body, body.one("and", int32, bits, body.const(KEPT, int32)), float32)
     body.store(1, lane, first)
     if full:
-        rest = body.add(_as_bits(body, body.sub(value, first), int32), half)
-        body.store(1, body.add(lane, body.const(size)), _as_bits(body, rest, float32))
+        body.store(1, body.add(lane, body.const(size)), body.sub(value, first))
     params = (BufferParam(float32, size, "read"), BufferParam(float32, (2 if full else 1) * size, "write"))
     return Kernel("kernel_parts", (size,), params, Block((lane,), body.ops))
 
