@@ -26,7 +26,7 @@ from loopgrad.runtime.failures import loop_names, memory_failure
 from loopgrad.runtime.gpu import placement
 from loopgrad.runtime.gpu.driver import Shared, Words, Work
 from loopgrad.runtime.gpu.memory import Allocation
-from loopgrad.runtime.gpu.placement import SLOTS, aligned
+from loopgrad.runtime.gpu.placement import SLOTS, row_bytes
 from loopgrad.runtime.gpu.region_recorder import Lists, RegionRecorder, tidy
 from loopgrad.runtime.gpu.speculation import SpeculativeWork, StatePlace
 from loopgrad.runtime.gpu.state_layout import StateLayout
@@ -57,7 +57,9 @@ class ProgramGraph:
             graph = SpeculativeWork(driver, items, place)
         self._work: Work = graph
 
-    def run(self) -> None:
+    def run(self, stacks: Sequence[int]) -> None:
+        """`stacks`: where each begins."""
+        self._recorder.memories = stacks
         self._recorder.refresh()
         uploads = [(self._shared, len(self._shared.words)), *self._recorder.uploads(), *self._new]
         self._work.run(uploads, self._shared)
@@ -85,7 +87,7 @@ class DeviceDecided:
                 self._recording, self.recorded = ProgramGraph(work, self._layout), True
             self._reserve_stacks()
             self._fill()
-            self._recording.run()
+            self._recording.run([stack.address for stack in self._stacks if stack is not None])
             if not self._grew(self._recording):
                 self._raise_loop_failure(self._recording, int(self._words[LOOP_ERROR]), int(self._words[LOOP_MADE]))
                 self._move()
@@ -110,7 +112,7 @@ class DeviceDecided:
     def _reserve_stacks(self) -> None:
         driver, capacities = self._work.driver, self._work.capacities
         for s, record in enumerate(self._work.program.stacks):
-            size = (capacities.tensors[s] + 1) * aligned(max(record.element.nbytes, 1))
+            size = (capacities.tensors[s] + 1) * row_bytes(record)
             held = self._stacks[s]
             if held is None or held.size < size:
                 self._stacks[s] = None
@@ -127,7 +129,7 @@ class DeviceDecided:
             at, held = self._layout.stack(s), self._stacks[s]
             assert held is not None
             words[at + CAPACITY], words[at + BASE] = work.capacities.tensors[s], held.address
-            words[at + STRIDE] = aligned(max(record.element.nbytes, 1))
+            words[at + STRIDE] = row_bytes(record)
         words[self._layout.symbols :] = work.bindings.symbols
 
     # after it

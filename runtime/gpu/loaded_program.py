@@ -136,6 +136,13 @@ class LoadedProgram:
         images = self.driver.images([self._code[offset : offset + size] for offset, size in places])
         return dict(zip(places, images, strict=True))
 
+    def integer(self, slot: int) -> int | None:
+        """What one integer is in each run, where it is a constant."""
+        record = self.program.slots[slot]
+        if record.constant is None or record.type.size != 1 or record.type.dtype.kind not in "iu":
+            return None
+        return int(np.frombuffer(self._constants, record.type.dtype.np, 1, record.constant)[0])
+
     def constant(self, slot: ArraySlot) -> Allocation:
         assert slot.constant is not None
         key = slot.constant, slot.type.nbytes  # an empty one lies where the next one begins

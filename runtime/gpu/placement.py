@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from loopgrad.codegen.program import ProgramStack
 from loopgrad.codegen.targets.gpu.interface import KernelInterface, control_bytes
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.runtime.gpu.driver import Driver, Shared
@@ -24,6 +25,11 @@ ZERO, VOID, SUPPORT, SPARE, SLOTS = 0, 1, 2, 3, 4  # symbols; those of the slots
 
 def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
+
+
+def row_bytes(stack: ProgramStack) -> int:
+    """From one row of a stack of whole tensors to the next."""
+    return aligned(max(stack.element.nbytes, 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,12 @@ class Recorder:
         """Append a launch's symbols; the address of its table."""
         table, start = self._room(len(entries))
         table.symbols += entries
-        table.words[start : start + len(entries)] = self.symbols[list(entries)]
+        table.words[start : start + len(entries)] = self.values(list(entries))
         return table.shared.address + 8 * start
+
+    def values(self, symbols: Sequence[int]) -> Words:
+        """What they stand for now."""
+        return self.symbols[symbols]
 
     def word(self, value: int) -> int:
         """The address of a word that holds `value` until the commands have run. It is no symbol."""

@@ -10,14 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.codegen.targets.gpu.support.update_list import UpdateList
 from loopgrad.runtime.gpu.control_flow import Condition, DeviceBranches, DeviceLoop, Item, Launch
 from loopgrad.runtime.gpu.driver import Driver, Push, Shared, Words
+from loopgrad.runtime.gpu.placement import ZERO
 from loopgrad.runtime.gpu.recorder import Recorder
+
+NUMBERS: Final = -1  # the last memory
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +71,8 @@ class _Commands:
 
 class RegionRecorder(Recorder):
     """The state at that address holds the symbols from word `first` on; `aliases` says which symbols stand for
-    others while a block is recorded as it will run after these have changed places."""
+    others while a block is recorded as it will run after these have changed places. Behind the symbols there are
+    numbers of places in memory whose address no update changes: `place` gives them. `memories`: where each begins."""
 
     def __init__(self, driver: Driver, symbols: Words, state: int, first: int) -> None:
         super().__init__(driver, symbols, _Commands(self))
@@ -76,6 +80,27 @@ class RegionRecorder(Recorder):
         self.block: list[Entry] = []
         self.listed: dict[int, frozenset[int]] = {}
         self.aliases: dict[int, int] = {}
+        self.memories: Sequence[int] = ()
+        self._places: dict[tuple[int, int], int] = {}  # (which memory, bytes behind its beginning) -> number
+        self._numbers: Shared | None = None  # words 0, 1, 2 ...
+
+    def place(self, memory: int, offset: int) -> int:
+        """What stands for an address: so many bytes behind the beginning of a memory, which has a number."""
+        return self._places.setdefault((memory, offset), len(self.symbols) + len(self._places))
+
+    def number(self, number: int) -> int:
+        """What stands for the address of an integer that is this number, of any width."""
+        return self.place(NUMBERS, 8 * number)
+
+    def count_to(self, end: int) -> None:
+        """There are so many of these numbers."""
+        if self._numbers is None or len(self._numbers.words) < end:
+            self._numbers = self.driver.shared(end)
+            self._numbers.words[:] = np.arange(end)
+
+    def values(self, symbols: Sequence[int]) -> Words:
+        known = len(self.symbols)
+        return self.symbols[[number if number < known else ZERO for number in symbols]]  # of others `refresh` does
 
     def symbol(self, number: int) -> int:
         return self.aliases.get(number, number)
@@ -120,14 +145,21 @@ class RegionRecorder(Recorder):
         return made
 
     def refresh(self) -> None:
-        """All tables as the symbols are now, whatever updates made of them."""
+        """All tables as the symbols are now, whatever updates made of them, and memories lie."""
+        values = self.symbols
+        if self._places:
+            numbers = 0 if self._numbers is None else self._numbers.address
+            which, offsets = np.array(list(self._places), np.intp).T
+            places = np.array([*self.memories, numbers], np.uint64)[which] + offsets.astype(np.uint64)
+            values = np.concatenate([values, places])
         for table in self._tables:
             if table.index is None:
                 table.index = np.array(table.symbols, np.intp)
-            table.words[: len(table.index)] = self.symbols[table.index]
+            table.words[: len(table.index)] = values[table.index]
 
     def uploads(self) -> list[tuple[Shared, int]]:
-        return [(table.shared, len(table.symbols)) for table in self._tables]
+        tables = [(table.shared, len(table.symbols)) for table in self._tables]
+        return tables if self._numbers is None else [*tables, (self._numbers, len(self._numbers.words))]
 
     def sources(self) -> dict[int, list[int]]:
         """Where in the tables each symbol's word is copied to: positions, by the position of the symbol."""
@@ -135,7 +167,8 @@ class RegionRecorder(Recorder):
         for table in self._tables:
             start = (table.shared.address - self.state) // 8
             for i, number in enumerate(table.symbols):
-                found[self.first + number].append(start + i)
+                if number < len(self.symbols):
+                    found[self.first + number].append(start + i)
         return found
 
 

@@ -23,20 +23,25 @@ from loopgrad.codegen.targets.gpu.support.update_list import integer_kind
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.gpu.control_flow import Condition
 from loopgrad.runtime.gpu.launches import Launches
-from loopgrad.runtime.gpu.placement import SLOTS
+from loopgrad.runtime.gpu.placement import SLOTS, row_bytes
 from loopgrad.runtime.gpu.region_recorder import Entry, RecordedRegion, RecordedUpdate, RegionRecorder
 from loopgrad.runtime.gpu.state_layout import StateLayout
 from loopgrad.runtime.gpu.step_walk import StepWalk
 from loopgrad.runtime.gpu.workspace import Workspace
+from loopgrad.runtime.gpu.written_out import written_out
 
 Pairs = Sequence[tuple[int, int]]
 
 
 class StepRecorder(StepWalk):
-    """`limits` has where each loop was written, by the number that a failed limit reports; `launched`: kernels."""
+    """`limits` has where each loop was written, by the number that a failed limit reports; `launched`: kernels.
+    Loops that are `written_out` are no regions."""
 
     def __init__(self, work: Workspace, recorder: RegionRecorder, layout: StateLayout) -> None:
         self._work, self._recorder, self._layout = work, recorder, layout
+        self._trips = {} if work.driver.host_decides else written_out(work.program, work.loaded.integer)
+        self._depths = [0] * len(work.program.stacks)  # in loops that are written out
+        self._inside = False  # one of them
         super().__init__(Launches(work, recorder))
         self.limits: list[Location | None] = []
         self.launched = self._launches.launched
@@ -73,6 +78,14 @@ class StepRecorder(StepWalk):
         operations.room(self._layout.stack(step.stack), self._slot(depth), self._kind(depth))
 
     def push(self, step: PushStep) -> None:
+        if self._inside:
+            row = self._row(step.stack, self._depths[step.stack])
+            self._depths[step.stack] += 1
+            if step.in_place:
+                self._recorder.aliases[SLOTS + step.slot] = row
+            else:
+                self._launches.supported(step.by, [SLOTS + step.slot, row])
+            return
         if step.in_place:
             self._recorder.update().operations.push(self._layout.stack(step.stack), self._slot(step.slot))
             return
@@ -81,9 +94,33 @@ class StepRecorder(StepWalk):
         self._launches.supported(step.by, [SLOTS + step.slot, top])
 
     def pop(self, step: PopStep) -> None:
+        if self._inside:
+            self._depths[step.stack] -= 1
+            self._recorder.aliases[SLOTS + step.slot] = self._row(step.stack, self._depths[step.stack])
+            return
         self._recorder.update().operations.pop(self._layout.stack(step.stack), self._slot(step.slot))
 
+    def _row(self, stack: int, depth: int) -> int:
+        """What stands for a row's address."""
+        return self._recorder.place(stack, depth * row_bytes(self._work.program.stacks[stack]))
+
+    def _write_out(self, step: ForStep, count: int) -> None:
+        aliases = self._recorder.aliases
+        before, self._inside = dict(aliases), True
+        self._recorder.count_to(count)
+        for trip in range(count):
+            aliases[SLOTS + step.index] = self._recorder.number(count - 1 - trip if step.reverse else trip)
+            self.steps(step.body)
+            for a, b in [(SLOTS + a, SLOTS + b) for a, b in step.rotate]:
+                aliases[a], aliases[b] = self._recorder.symbol(b), self._recorder.symbol(a)
+        self._recorder.aliases, self._inside = before, False
+        if count % 2 and step.rotate:
+            self._swap(self._recorder.update(), step.rotate)
+
     def for_loop(self, step: ForStep) -> None:
+        if id(step) in self._trips:
+            self._write_out(step, self._trips[id(step)])
+            return
         loop, condition, index = self._loop(), Condition(), step.index
         before = self._recorder.update()
         before.operations.enter(loop, self._slot(step.count), self._kind(step.count))
