@@ -103,7 +103,7 @@ def _decided(
         for note in apart.notes:
             builder.note(note)
         straight = not (inner or any(node.regions for node in decision.program))
-        summed = as_sums(apart.graph) if builder.sums_products(straight) else apart.graph
+        summed = as_sums(apart.graph, builder.sums_products(straight))
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision

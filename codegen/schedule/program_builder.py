@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.residuals import residual
+from loopgrad.codegen.schedule.shared_terms import is_narrow, outpaces_library
 from loopgrad.codegen.schedule.sharing import KnownKernels
 from loopgrad.graph.nodes import Graph, Node
 from loopgrad.graph.types import TensorType
@@ -67,10 +69,12 @@ class ProgramBuilder:
         with np.errstate(all="ignore"):
             return self.constant(np.full(type.shape, value, type.dtype.np).tobytes(), type)
 
-    def sums_products(self, straight: bool) -> bool:
-        """Whether lanes of the target add up narrow products of a block. `straight`: of a program without steps that
-        are loops or branches."""
-        return self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight)
+    def sums_products(self, straight: bool) -> Callable[[Node], bool]:
+        """Which products of a block lanes of the target add up. `straight`: of a program without steps that are loops
+        or branches."""
+        if self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight):
+            return is_narrow
+        return outpaces_library if self.own_products is OwnProducts.IN_LOOPS else lambda _: False
 
     def note(self, text: str) -> None:
         self.notes[text] = None

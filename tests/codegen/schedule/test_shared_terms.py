@@ -7,7 +7,7 @@ from loopgrad.codegen.interpret_program import interpret_program
 from loopgrad.codegen.options import OwnProducts
 from loopgrad.codegen.program import LaunchStep, MatmulStep
 from loopgrad.codegen.schedule import schedule
-from loopgrad.codegen.schedule.shared_terms import as_sums, is_narrow
+from loopgrad.codegen.schedule.shared_terms import as_sums, is_narrow, outpaces_library
 from loopgrad.codegen.steps import all_steps
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
@@ -66,7 +66,7 @@ def test_sums_are_the_product(batch, m, k, n, turned, rng):
      ((False, False), 1, 301, (203, 1, 301)), ((False, True), 1, 301, (301, 1, 203))],
 )  # fmt: skip
 def test_terms_lie_as_the_matrix_does(turned, m, n, terms):
-    graph = as_sums(product((), m, 203, n, *turned))
+    graph = as_sums(product((), m, 203, n, *turned), is_narrow)
     (total,) = [node for node in graph.nodes if node.op == "reduce_sum"]
     assert total.operands[0].shape == terms
     assert not any(node.op == "transpose" for node in graph.nodes)
@@ -82,7 +82,7 @@ def test_which_are(shape, dtype, narrow):
     """Those that squares are of no use for, with terms to share out; whoever adds up other dtypes does so in lanes."""
     graph = product((), *shape, dtype=dtype)
     assert [is_narrow(node) for node in graph.nodes if node.op == "matmul"] == [narrow]
-    assert (as_sums(graph) is graph) != narrow
+    assert (as_sums(graph, is_narrow) is graph) != narrow
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,26 @@ def test_each_term_has_a_lane():
     program = schedule(descent(), own_products=OwnProducts.ALL)
     launched = [program.kernels[s.kernel] for s in all_steps(program.steps) if isinstance(s, LaunchStep)]
     assert sum(np.prod(kernel.domain) == 519 * 67 for kernel in launched) == 2 + 1  # and x is transposed once
+
+
+@pytest.mark.parametrize(
+    ("case", "summed"),
+    [
+        (((), 8192, 8192, 1), True),
+        (((), 8192, 8192, 1, True), False),  # columns lie beside each other
+        (((), 1, 8192, 8192, False, True), True),
+        (((), 1, 8192, 8192), False),
+        (((), 1024, 1024, 1), False),
+        (((), 2, 1 << 20, 2), True),
+        (((), 7, 1 << 20, 7), False),
+        (((8,), 8192, 8192, 1), False),
+        (((), 8192, 8192, 1, False, False, float64), False),
+    ],
+)
+def test_which_outpace_a_library(case, summed):
+    """Where one is called at all; others do all narrow ones so."""
+    options = dict(zip(("batch", "m", "k", "n", "turn_left", "turn_right"), case, strict=False))
+    graph = product(**options, dtype=case[6] if len(case) > 6 else float32)
+    assert [outpaces_library(node) for node in graph.nodes if node.op == "matmul"] == [summed]
+    assert bool(products(schedule(graph, own_products=OwnProducts.IN_LOOPS))) != summed
+    assert products(schedule(graph, own_products=OwnProducts.NONE))
