@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from loopgrad.graph.key import RAISING
 from loopgrad.graph.lift import BAKED, POSITIONS, open_axes, open_number
-from loopgrad.graph.nodes import NO_ATTRS, NODE, Leaf, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, NODE, CallAttributes, Leaf, Noted, Value
 from loopgrad.graph.structure import noted_attr_words
 from loopgrad.graph.types import TensorType, float64, scalar_text
 
@@ -141,7 +141,7 @@ def _noted_expression(value: Noted) -> Expression:
     left_open: list[float | int] = []
     if attrs is not NO_ATTRS:
         key += (noted_attr_words(value, left_open),)
-    if op in RAISING:
+    if op in RAISING and type(attrs) is not CallAttributes:
         key += (loc,)
     return made_of(_MADE.nullary if base is None else base.further, key, value.type, op, tuple(parts), len(left_open))
 

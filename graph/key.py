@@ -7,7 +7,7 @@ put them into an error message of the compiled program. Each list is preceded by
 that is none of its members, so no encoding begins as another one does: different graphs are different words.
 
 `abstract_key` also blanks out the numbers that `graph.lift` can make inputs, so that graphs which differ in a
-learning rate, a trip count or in where a slice starts share a key.
+learning rate, a trip count or in where a slice starts share a key. Those of closed calls stay.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hashlib import blake2b
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from loopgrad.graph.closed_calls import is_closed_call
 from loopgrad.graph.lift import NumberPlace, slots, without_slots
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import INDEXING, REGIONS, STACKS
@@ -87,14 +88,15 @@ class _Encoder:
                 words.append(numbers[operand])
             words.append(_END)
             words.append(self.attrs(node) if node.attrs else _END)
+            closed = bool(node.regions) and is_closed_call(node)
             regions = Region.of(node).running if self.abstract and node.regions else node.regions
             words.append(len(regions))
             for region in regions:
-                if self.abstract:
+                if self.abstract and not closed:
                     self.graph(region)
                 else:
                     words.append(self.string(key(region, self.with_locations).hex()))
-            if self.with_locations and op in RAISING:
+            if self.with_locations and op in RAISING and not closed:
                 words.append(self.string(str(node.loc)))
             for result in node.results:
                 numbers[result] = len(numbers)

@@ -11,8 +11,8 @@ Enters: a Graph. Leaves: a Graph that takes some of its numbers as extra scalar 
                                                      %2 = mul(%x, %1)
 
 Shapes never change: what a slice takes and a pad gives has the same extents wherever it starts. A number
-inside a region becomes a capture of the region's node. Slots are numbered in the order in which a walk over
-nodes, and into regions after their node, meets them.
+inside a region becomes a capture of the region's node; what closed calls call keeps its numbers. Slots are numbered in
+the order in which a walk over nodes, and into regions after their node, meets them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from itertools import count
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
+from loopgrad.graph.closed_calls import is_closed_call
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.regions import Region
@@ -154,8 +155,8 @@ class _Lifter:
 
     def _regions(self, node: Node) -> tuple[tuple[Graph, ...], list[NumberPlace]]:
         """The node's regions that run, each taking the lifted numbers of all of them as last inputs."""
-        if not node.regions:
-            return (), []
+        if not node.regions or is_closed_call(node):
+            return node.regions, []
         lifted = [self.graph(region) for region in Region.of(node).running]
         found = [slot for _, inner in lifted for slot in inner]
         if not found:

@@ -75,13 +75,24 @@ class Leaf(Value):
 NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class CallAttributes(dict[str, Any]):
+    """The attributes of a call that is noted, and the regions that its node will have."""
+
+    __slots__ = ("regions",)
+
+    def __init__(self, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> None:
+        super().__init__(attrs)
+        self.regions = regions
+
+
 class Noted(Value):
     """A top-level value that is the only result of its node, which is made when somebody looks at it. Most lines of a
     script come again, and an evaluation that knows them reads notes only: a node and its result refer to each other, so
     that they would wait for the garbage collector.
 
     `note`: operation, operands, attributes, location, and then the node. Among two operands a float is a constant of
-    the other's type. (Appending is one step for all threads: the node that came first is everybody's.)
+    the other's type; the attributes of a call bring its regions (`CallAttributes`). (Appending is one step for all
+    threads: the node that came first is everybody's.)
     `holder`: a weak reference to the tensor that was made of the value, which the lazy layer puts here; None, and
     without meaning, everywhere else.
     """
@@ -163,7 +174,7 @@ def _node_of(value: Noted, op: str, operands: tuple[Any, ...], attrs: Mapping[st
     node.op = op
     node.operands = operands
     node.attrs = attrs
-    node.regions = ()
+    node.regions = attrs.regions if type(attrs) is CallAttributes else ()
     node.results = (value,)
     node.loc = loc
     node.replaces = None

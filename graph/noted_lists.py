@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Noted, Value, attrs_of_const
+from loopgrad.graph.nodes import NO_ATTRS, CallAttributes, Graph, Leaf, Noted, Value, attrs_of_const
 from loopgrad.graph.passes.alike import DEEPEST, MANY, concatenated, may_be_batched
 from loopgrad.graph.passes.windows import Window, can_be_joined, joined_windows
 from loopgrad.graph.primitives import KEEPING_SPLATS, PRIMITIVES
@@ -117,6 +117,8 @@ class _ListJoiner:
             return self._numbers([note[2]["value"] for note in notes], each, exact)
         if op == "slice":
             return self._windows(values)
+        if type(attrs) is CallAttributes:
+            return self._called(values, attrs.regions[0], depth)
         if not operands or not may_be_batched(op) or not _equal_attributes([note[2] for note in notes]):
             raise _NotAlike
         columns = [*zip(*[note[1] for note in notes], strict=True)]
@@ -126,6 +128,27 @@ class _ListJoiner:
         rule = PRIMITIVES[op].batched
         given = [rows or self._numbers(column, beside, exact) for column, rows in zip(columns, found, strict=True)]
         return self.builder.emit(op, given, attrs if rule is None else rule(attrs, len(values)))[0]
+
+    def _called(self, values: Sequence[Noted], function: Graph, depth: int) -> Value:
+        """Results of calls of one function, which only computes element by element."""
+        notes = [v.note for v in values]
+        if any(note[2].regions[0] is not function for note in notes):
+            raise _NotAlike
+        columns = zip(*[note[1] for note in notes], strict=True)
+        env = dict(zip(function.inputs, [self._column(c, depth + 1, False) for c in columns], strict=True))
+        b, count = self.builder, len(values)
+        for node in function.nodes:
+            if node.op == "const":
+                type = node.results[0].type
+                assert isinstance(type, TensorType)
+                env[node.results[0]] = b.const(node.attrs["value"], TensorType((count, *type.shape), type.dtype))
+                continue
+            if not node.operands or node.regions or not may_be_batched(node.op):
+                raise _NotAlike
+            rule = PRIMITIVES[node.op].batched
+            attrs = node.attrs if rule is None else rule(node.attrs, count)
+            env[node.results[0]] = b.value(node.op, *[env[v] for v in node.operands], **attrs)
+        return env[function.outputs[0]]
 
     def _column(self, values: Sequence[Any], depth: int, exact: bool) -> Value:
         """One operand of each."""

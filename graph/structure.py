@@ -1,9 +1,9 @@
 """The structure of a small graph as a tuple, which is looked up in less time than a digest takes.
 
-Enters: a Graph without regions. Leave: words that two graphs share only where `key.abstract_key` gives both one digest,
-and the numbers that this blanks out. Words are what Python hashes and compares at once: an operation's name, its
-operands' numbers, then its attributes, of which what isn't an integer, a dtype or a tuple of integers is a text (in
-those 0.0 and -0.0, 1 and True differ).
+Enters: a Graph without regions but those of closed calls, whose digest is a word. Leave: words
+that two graphs share only where `key.abstract_key` gives both one digest, and the numbers that this blanks out. Words
+are what Python hashes and compares at once: an operation's name, its operands' numbers, then its attributes, of which
+what isn't an integer, a dtype or a tuple of integers is a text (in those 0.0 and -0.0, 1 and True differ).
 
     %1 = const {value=0.3, type=float64[4]}     "const", None, float64, (4,)         and the number 0.3
     %2 = mul(%0, %1)                            "mul", 0, 1
@@ -17,9 +17,10 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
 
-from loopgrad.graph.key import RAISING, encode_attr
+from loopgrad.graph.closed_calls import is_closed_call
+from loopgrad.graph.key import RAISING, encode_attr, key
 from loopgrad.graph.lift import BAKED, POSITIONS, NumberPlace, open_axes, open_number, slots, without_slots
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Node, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, CallAttributes, Graph, Leaf, Node, Noted, Value
 from loopgrad.graph.types import DType, TensorType, scalar_text
 
 MOST_NODES: Final = 500
@@ -48,11 +49,14 @@ def structure(graph: Graph) -> tuple[Words, Numbers] | None:
         words.append(op)
         for operand in node.operands:
             words.append(numbers[operand])
-        if node.regions:
-            return None
+        called = bool(node.regions)
+        if called:
+            if not is_closed_call(node):
+                return None
+            words.append(key(node.regions[0]))
         if node.attrs:
             _add_attrs(node, words, left_open)
-        if op in RAISING:
+        if op in RAISING and not called:
             words.append(node.loc)
         for result in node.results:
             numbers[result] = len(numbers)
@@ -103,7 +107,7 @@ def noted_structure(output: Noted, leaf_of: LeafOf = _gone) -> NotedStructure | 
             words.append(op)
             if attrs is not NO_ATTRS:
                 words += noted_attr_words(value, numbers)
-            if op in RAISING:
+            if op in RAISING and type(attrs) is not CallAttributes:
                 words.append(value.note[3])
             if len(operands) != 2:
                 words.append(~len(operands))
@@ -152,6 +156,8 @@ def noted_attr_words(value: Noted, left_open: list[float | int]) -> Words:
     if op == "const":
         _add_const(attrs, words, left_open)
         return tuple(words)
+    if type(attrs) is CallAttributes:
+        return (key(attrs.regions[0]),)
     if op in POSITIONS:
         names, kept = POSITIONS[op], value.shape
         axes = open_axes(op, attrs, operands[0].shape, kept)
@@ -172,7 +178,7 @@ def digest(words: Words) -> bytes:
 
 def outline(graph: Graph) -> tuple[Any, ...] | None:
     """Operations and how they are connected, without attributes: less than words say, and in a fourth of their time.
-    None for a graph with regions."""
+    None for a graph with regions but those of closed calls."""
     numbers: dict[Value, int] = {}
     words: list[Any] = []
     for value in graph.inputs:
@@ -180,7 +186,9 @@ def outline(graph: Graph) -> tuple[Any, ...] | None:
         numbers[value] = len(numbers)
     for node in graph.nodes:
         if node.regions:
-            return None
+            if not is_closed_call(node):
+                return None
+            words.append(key(node.regions[0]))
         words.append(node.op)
         words += [numbers[operand] for operand in node.operands]
         for result in node.results:

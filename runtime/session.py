@@ -25,6 +25,7 @@ import numpy as np
 
 from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.graph.build import unbound
+from loopgrad.graph.closed_calls import operations
 from loopgrad.graph.extract import extract
 from loopgrad.graph.key import abstract_key
 from loopgrad.graph.lift import lift
@@ -134,10 +135,10 @@ class Session:
         if executable is not None:
             versions.used = True
             return executable, ()
+        if outgrown:
+            self.outgrew(versions)
         with versions.lock:
             decided = versions.decided
-            if outgrown:
-                decided.spent = NEVER_DIRECT
             program = _direct(versions, graph, constants, device, options)
             if program is not None:
                 versions.used = decided.spent > program.work
@@ -178,6 +179,10 @@ class Session:
             executable, inputs = general, [constants[i] for i in sorted(lifted)]
         return executable, _constant_buffers(executable, inputs, device)
 
+    def outgrew(self, versions: Versions) -> None:
+        """What is compiled for one structure no longer runs directly."""
+        versions.decided.spent = NEVER_DIRECT
+
     def _long_direct(
         self, graph: Graph, device: Device, options: Options, outgrown: bool
     ) -> DirectProgram | None:  # fmt: skip
@@ -190,9 +195,10 @@ class Session:
         if outgrown:
             self._long[place] = NEVER_DIRECT
         spent = self._long.get(place, 0)
-        program = None if _worth_compiling(spent, len(graph.nodes)) else direct(device, graph, options)
-        work = 0 if program is None else program.work + PLANNING * len(graph.nodes)
-        if program is not None and self.runs_once_more(place, work, len(graph.nodes)):
+        nodes = operations(graph)
+        program = None if _worth_compiling(spent, nodes) else direct(device, graph, options)
+        work = 0 if program is None else program.work + PLANNING * nodes
+        if program is not None and self.runs_once_more(place, work, nodes):
             return program
         return None
 
@@ -287,12 +293,13 @@ def _direct(
     decided = versions.decided
     if not options.direct or decided.exact or decided.lifted is not None or len(graph.nodes) > MOST_NODES:
         return None
-    if _worth_compiling(decided.spent, len(graph.nodes)):
+    nodes = operations(graph)
+    if _worth_compiling(decided.spent, nodes):
         return None
     program = versions.with_numbers(constants)
     if program is None:
         program = direct(device, graph, options)
-        if program is None or _worth_compiling(program.work, len(graph.nodes)):
+        if program is None or _worth_compiling(program.work, nodes):
             return None
         decided.varied = decided.varied or constants != decided.constants
         versions.direct = constants, program
@@ -315,7 +322,7 @@ def explained(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> 
     if isinstance(program, Executable):
         return program.explain()
     each, per_node = COMPILING
-    compiling = (each + per_node * len(graph.nodes)) / 1e6
+    compiling = (each + per_node * operations(graph)) / 1e6
     return *program.explain(), f"is compiled once it has run for about {compiling:.0f} ms"
 
 

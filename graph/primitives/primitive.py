@@ -112,6 +112,7 @@ class Primitive:
                         (if no operand is NaN)
     cost                computing one element, in units of one vector addition per lane (`codegen.schedule.cost`)
     weight              about the number of instructions that it is in code, of floats
+    calls               about the number of NumPy's functions that its reference calls
     """
 
     name: str
@@ -145,6 +146,7 @@ class Primitive:
     negated: str = ""
     cost: float = 1.0
     weight: int = 1
+    calls: int = 1
 
 
 def table(*rows: Primitive) -> dict[str, Primitive]:

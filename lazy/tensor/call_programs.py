@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import ref
 
+from loopgrad.graph.closed_calls import operations
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.structure import Numbers
 from loopgrad.lazy.tensor.config import Config
@@ -55,7 +56,7 @@ class CallProgram:
             if len(self._versions) >= MOST_SETTINGS:
                 self._versions.clear()
             known = self._versions[config] = ref(versions), numbers
-        ready = SESSION.ready(versions, known[1], len(self._graph.nodes), device, config.options)
+        ready = SESSION.ready(versions, known[1], operations(self._graph), device, config.options)
         if ready is None:
             buffers = evaluate_graph(self._graph, given, config.device, config.options)
         else:

@@ -12,9 +12,10 @@ own, or views of their only operand. Regions are made once: loops that a functio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
@@ -26,8 +27,9 @@ from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.call_results import CallResults
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
+from loopgrad.lazy.tensor.long_calls import CLOSED_CALL, SHORTEST, call_attributes, called_graph
 from loopgrad.lazy.tensor.ongoing_derivations import reading
-from loopgrad.lazy.tensor.storage import LONE, by_rows, is_lone, viewed
+from loopgrad.lazy.tensor.storage import LONE, View, is_lone, lone_view, viewed
 from loopgrad.lazy.tensor.walk import REFUSED
 from loopgrad.runtime.buffers import Buffer
 
@@ -42,7 +44,7 @@ SELDOM: Final = 8
 """After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
 the other makes no call twice, and what its array is computed as gets longer each time."""
 MOST_OPERANDS: Final = 8
-MOST_STEPS: Final = 2048
+MOST_STEPS: Final = 8192
 MOST_TOGETHER: Final = 1 << 16  # bytes of several results, of which somebody may want one only
 MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
 LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
@@ -71,13 +73,20 @@ class NodeStep(NamedTuple):
     regions: tuple[Graph, ...]
 
 
+class Way(NamedTuple):
+    """How a tensor has its memory: as a `step` takes it of the first operand's, or its own, with a `view` where that
+    says something of it."""
+
+    step: view_steps.Step | None
+    view: View | None
+
+
 class Made(NamedTuple):
-    """A tensor that a call gives: the place of its value, `weak` as of the tensor. `way`: where it shares the memory of
-    the first operand, how it is taken of that."""
+    """A tensor that a call gives: the place of its value, `weak` as of the tensor, and how it has its memory."""
 
     place: int
     weak: bool
-    way: view_steps.Step | None
+    way: Way
 
 
 class Recipe(NamedTuple):
@@ -159,6 +168,20 @@ def repeated(function: F) -> F:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         return function(*args, **options) if AMBIENT.plain is None else calls.result(function, args, options)
+
+    return call  # type: ignore[return-value]
+
+
+def repeated_method(function: F) -> F:
+    """The same of a method whose object is never changed."""
+    calls_of: WeakKeyDictionary[Any, Calls] = WeakKeyDictionary()
+
+    @wraps(function)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        if AMBIENT.plain is None:
+            return function(self, *args, **options)
+        calls = calls_of.get(self) or calls_of.setdefault(self, Calls())
+        return calls.result(partial(function, self), args, options)
 
     return call  # type: ignore[return-value]
 
@@ -285,9 +308,11 @@ def _noted(steps: Sequence[NotedStep | NodeStep], operands: Sequence[Value], loc
 
 def _tensor(made: Made, values: Sequence[Any], tensors: Sequence[TensorCore]) -> Any:
     value = values[made.place]
-    if made.way is not None:
-        return viewed(as_tensor(tensors[0]), made.way, value)
-    return held(value, made.weak) if type(value) is Noted else wrap(value, made.weak)
+    if made.way.step is not None:
+        return viewed(as_tensor(tensors[0]), made.way.step, value)
+    result = held(value, made.weak) if type(value) is Noted else wrap(value, made.weak)
+    result._view = made.way.view
+    return result
 
 
 def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool, before: int) -> Recipe:
@@ -309,10 +334,32 @@ def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value
     read = {place for step in steps for place in step.operands}
     if not steps or not read.issuperset(range(len(operands))):
         return _NOTHING
-    made = tuple([Made(places[t._value], t._weak, w[0]) for t, w in zip(each, ways, strict=True) if w is not None])
+    made = tuple([Made(places[t._value], t._weak, w) for t, w in zip(each, ways, strict=True) if w is not None])
     sited = any(step.op in RAISING or type(step) is NodeStep or REFUSED in step.attrs for step in steps)
-    recipe = Recipe(current(), captured, tuple(steps), made, container, sited, None)
+    recipe = _shortened(Recipe(current(), captured, tuple(steps), made, container, sited, None), [*operands, *captured])
     return recipe._replace(program=_program(recipe, [v.type for v in (*operands, *captured)]))
+
+
+def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
+    """With one call in place of many steps, of these values."""
+    steps, made, count = recipe.steps, recipe.made, len(given)
+    if len(steps) < SHORTEST or any(REFUSED in step.attrs for step in steps):
+        return recipe
+    if any(m.way.step or m.place < count for m in made):
+        return recipe
+    loc = user_location()
+    function = called_graph([v.type for v in given], lambda vs: [_noted(steps, vs, loc)[m.place] for m in made])
+    step: NotedStep | NodeStep
+    operands, types = tuple(range(count)), tuple([v.type for v in function.outputs])
+    if len(made) == 1:
+        (type,) = types
+        attrs = call_attributes(function)
+        expression = expression_of(Noted(type, "call", tuple(given), attrs, loc))
+        step = NotedStep("call", operands, attrs, type, None if expression is OPAQUE else expression)  # type: ignore[arg-type]
+    else:
+        step = NodeStep("call", operands, CLOSED_CALL, types, (function,))
+    placed = [m._replace(place=count + i) for i, m in enumerate(made)]
+    return recipe._replace(steps=(step,), made=tuple(placed))
 
 
 def _has_more(t: TensorCore) -> bool:
@@ -324,7 +371,7 @@ def _program(recipe: Recipe, types: Sequence[Any]) -> Callable[[], CallProgram] 
     """What makes the program of a call that notes more than lines know: nodes, tests, several results."""
     made, steps = recipe.made, recipe.steps
     plain = len(made) == 1 and not any(type(step) is NodeStep or REFUSED in step.attrs for step in steps)
-    if plain or len({m.place for m in made}) < len(made) or any(m.way or m.place < len(types) for m in made):
+    if plain or len({m.place for m in made}) < len(made) or any(m.way.step or m.place < len(types) for m in made):
         return None
     loc = user_location()
 
@@ -348,19 +395,30 @@ def _parts(result: Any) -> tuple[Callable[[list[Any]], Any] | None, list[TensorC
     """What makes the result of a call of its tensors, and these; none where it is anything else."""
     if isinstance(result, TensorCore):
         return None, [result]
-    if not isinstance(result, list | tuple) or not all(isinstance(t, TensorCore) for t in result):
+    if not isinstance(result, list | tuple) or not all(isinstance(x, TensorCore) or type(x) in PLAIN for x in result):
         return None, []
     make: Any = getattr(type(result), "_make", type(result))  # of a named tuple
-    return make, list(result)
+    each = [x for x in result if isinstance(x, TensorCore)]
+    if len(each) == len(result):
+        return make, each
+    items = [None if isinstance(x, TensorCore) else (x,) for x in result]
+
+    def made(tensors: list[Any]) -> Any:
+        left = iter(tensors)
+        return make([next(left) if item is None else item[0] for item in items])
+
+    return made, each
 
 
-def _way(t: TensorCore, tensors: Sequence[TensorCore], views: bool) -> tuple[view_steps.Step | None] | None:
-    """How a result is taken of the first operand's memory, or that it has its own; None where that isn't sure."""
+def _way(t: TensorCore, tensors: Sequence[TensorCore], views: bool) -> Way | None:
+    """How a result has its memory; None where that isn't sure."""
     view = t._view
-    if view is None or (bool(t._value.shape) and is_lone(t) and by_rows(t)):
-        return (None,)
+    if view is None:
+        return Way(None, None)
+    if is_lone(t):
+        return None if view.read_only else Way(None, lone_view(t))
     shared = views and len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
-    return (view.step,) if shared else None
+    return Way(view.step, None) if shared else None
 
 
 def _steps_to(

@@ -26,6 +26,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from loopgrad.graph.closed_calls import operations
 from loopgrad.graph.expressions import OPAQUE, Expression, Taken, expression_of, leaf_expression, places_of, taker
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NODE, Leaf, Node, Noted, Value
@@ -45,6 +46,7 @@ from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
+from loopgrad.runtime.executable import Outgrown
 from loopgrad.runtime.processes import renewed_in_children
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import SESSION, evaluate_graph, placed
@@ -65,7 +67,8 @@ MOST_ALIKE: Final = 8  # lines of one expression, which differ in which leaves a
 class Line:
     """`versions`: the session's. `inputs`, `numbers`: where the program's are among those that are noted. `counts`: of
     references to the values on the way where only the line refers to them; `positions`: theirs in the program, which
-    has so many `nodes`. `keeping`: programs that give values on the way as well; None for one that was seen once."""
+    has so many `nodes`, those of calls counted. `keeping`: programs that give values on the way as well; None for one
+    that was seen once."""
 
     versions: ref[Versions]
     inputs: tuple[int, ...]
@@ -204,7 +207,11 @@ def _often(
             inputs += extra
         else:
             versions.used = True
-        return run(t, value, program, inputs, result)
+        try:
+            return run(t, value, program, inputs, result)
+        except Outgrown:
+            SESSION.outgrew(versions)
+            return None
 
     return elements
 
@@ -276,7 +283,7 @@ class Lines:
             tuple([numbers[place] for node in graph.nodes for place in slots(node)]),
             list(counts.values()),
             [order[v.node] for v in inner],
-            len(graph.nodes),
+            operations(graph),
             {},
         )
 
@@ -461,7 +468,12 @@ def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) ->
         return None
     (program, extra), name = ready, lines.name
     inputs = [b if (b := leaf.buffer).device == name else placed(leaf, lines.device) for leaf in leaves]
-    return program.run([*inputs, *extra] if extra else inputs)
+    try:
+        return program.run([*inputs, *extra] if extra else inputs)
+    except Outgrown:
+        if (versions := line.versions()) is not None:
+            SESSION.outgrew(versions)
+        return None
 
 
 def _ready(line: Line, constants: Numbers, lines: Lines) -> tuple[Executable | DirectProgram, Sequence[Buffer]] | None:

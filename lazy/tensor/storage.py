@@ -237,6 +237,14 @@ def is_lone(t: TensorCore) -> bool:
     return storage is None or not storage.others(t)
 
 
+def lone_view(t: TensorCore) -> View | None:
+    """The view of a tensor with a view, once it has its memory for itself."""
+    view, shape = t._view, t._value.shape
+    assert view is not None
+    layout = view.layout(shape)._replace(offset=0)
+    return LONE if not shape else None if layout.by_rows() else View(None, layout)
+
+
 def needs_copy(t: TensorCore, shape: Shape) -> bool:
     """Whether NumPy would have to copy the elements for another shape."""
     return not by_rows(t) and t._view is not None and t._view.layout(t._value.shape).reshaped(shape) is None
@@ -335,8 +343,7 @@ def _write(t: TensorCore, value: Value, region: Step | None) -> None:
     others = storage.others(t)
     overlapping = [h for h in others if not _apart(view, h._view)]
     if not overlapping:  # t has its memory for itself again
-        layout = view.layout(value.shape)._replace(offset=0)
-        t._view = LONE if not value.shape else None if layout.by_rows() else View(None, layout)
+        t._view = lone_view(t)
         _point(t, value)
         return
     new = _Rewritten(storage, view, value)

@@ -51,6 +51,7 @@ from loopgrad.runtime.cpu.direct_program import (
     Outputs,
     RegionalProgram,
     filled,
+    own_numbers,
     sparing,
 )
 from loopgrad.runtime.cpu.direct_regions import PASS, RegionOperation
@@ -111,8 +112,8 @@ class DirectPrograms:
             try:
                 planner = Planner(self, graph, options, prepared=False)
                 program = planner.planned()
-                if graph is given and len(graph.nodes) <= MOST_NODES:  # no longer one is kept for other numbers
-                    program.open = planner.open_numbers()
+                if len(given.nodes) <= MOST_NODES:  # no longer one is kept for other numbers
+                    program.open = own_numbers(planner.open_numbers(), given)
                 return program
             except NotPrepared:
                 if any(node.regions for node in graph.nodes):
@@ -178,8 +179,7 @@ class Planner:
     """One walk over a graph. `prepared`: it is in the form that is scheduled."""
 
     def __init__(
-        self, programs: DirectPrograms, graph: Graph, options: Options, prepared: bool,
-        inside: Inside | None = None,
+        self, programs: DirectPrograms, graph: Graph, options: Options, prepared: bool, inside: Inside | None = None,
     ) -> None:  # fmt: skip
         self.programs = programs
         self.graph = graph
@@ -342,7 +342,7 @@ class Planner:
             return self._of_ours(node, size)
         if self.checks and node.op in INDEXING:
             raise NotDirect
-        work = STEP + (int(size * max(primitive.cost, 1.0) * ELEMENT) if size > 1 else 0)
+        work = primitive.calls * STEP + (int(size * max(primitive.cost, 1.0) * ELEMENT) if size > 1 else 0)
         self.work += work
         function = primitive.function
         if function is not None and bfloat16 not in [v.dtype for v in operands]:

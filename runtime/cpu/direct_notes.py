@@ -10,15 +10,16 @@ Small arrays alone are computed so; for all else a graph is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
 import numpy as np
 
 from loopgrad.codegen.options import Options
-from loopgrad.graph.nodes import NO_ATTRS, Graph, Leaf, Node, Noted, Value, noted_node
+from loopgrad.graph.nodes import NO_ATTRS, CallAttributes, Graph, Leaf, Node, Noted, Value, noted_node
 from loopgrad.graph.primitives.primitive import Attrs
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -78,10 +79,13 @@ def noted_program(programs: DirectPrograms, output: Noted, leaf_of: LeafOf, opti
 class _Makers:
     """What makes noted values that are computed, or are constants, as nodes that nobody else sees."""
 
-    def __init__(self, computed: Container[Value]) -> None:
+    def __init__(self, computed: Container[Value], called: Mapping[Value, Node]) -> None:
         self._computed = computed
+        self._called = called
 
     def get(self, value: Value) -> Node | None:
+        if value in self._called:
+            return self._called[value]
         made = type(value) is Noted and (value in self._computed or not value.note[1])
         return noted_node(value) if made else None  # type: ignore[arg-type]
 
@@ -97,6 +101,7 @@ class _NotedPlanner(Planner):
         self.elements: list[Any] = []
         self.steps: list[_Step] = []
         self.computed: dict[Noted, int] = {}
+        self.called: dict[Value, Node] = {}  # what makes values in calls, and their results
         self.words: list[Any] = []
         self.leaves: list[Leaf] = []
         self.starts: list[Leaf] = []
@@ -107,14 +112,18 @@ class _NotedPlanner(Planner):
 
     @property
     def made(self) -> Any:
-        return _Makers(self.computed)
+        return _Makers(self.computed, self.called)
 
     @property
     def varying(self) -> set[Value]:
         """Of what was met so far; few operations ask."""
         upto, found = self.noted_varying
         for v in self.met[upto:]:
-            if v in self.computed:
+            if v in self.called:
+                note_varying(self.called[v], found)
+                if self.called[v].results[0] in found:
+                    found.add(v)
+            elif v in self.computed:
                 note_varying(noted_node(v), found)
             else:
                 found.add(v)
@@ -178,11 +187,14 @@ class _NotedPlanner(Planner):
 
     def _add(self, value: Noted) -> None:
         op, operands, attrs = value.note[:3]
-        places, size = self.places, self._size(value.type)
+        size = self._size(value.type)
         if op == "const":
             self.met.append(value)
-            places[value] = self.computed[value] = self._number(attrs["value"], cast(TensorType, value.type))
+            self.places[value] = self.computed[value] = self._number(attrs["value"], cast(TensorType, value.type))
             self.words.append(op)
+            return
+        if type(attrs) is CallAttributes:
+            self._add_called(value, attrs.regions[0])
             return
         if (op == "alias" and attrs) or (len(operands) >= MANY_PIECES and value is not self.output):
             raise NotDirect  # tested by evaluations; worth computing as one array, which the output's pieces aren't
@@ -196,12 +208,40 @@ class _NotedPlanner(Planner):
             self.work += work
         else:
             function, function_attrs, taken = self._operation(noted_node(value), size)
+        places = self.places
         at = tuple([places[v] if v in places else self._number_of(v, operands) for v in taken])
+        self.computed[value] = self._added(value, op, function, function_attrs, at)
+
+    def _added(
+        self, value: Value, op: str, function: Callable[..., Any], attrs: Attrs | None, at: tuple[int, ...]
+    ) -> int:
+        """The place of what a function gives of the values at these places."""
         self.met.append(value)
-        places[value] = self.computed[value] = place = len(self.elements)
+        self.places[value] = place = len(self.elements)
         self.elements.append(None)
-        self.steps.append((function, function_attrs, at, place))
+        self.steps.append((function, attrs, at, place))
         self.words += (op, at)
+        return place
+
+    def _add_called(self, value: Noted, called: Graph) -> None:
+        """The nodes of a function that is called, as if they were noted."""
+        builder = GraphBuilder()
+        (result,) = builder.inline(called, value.note[1])
+        for node in builder.nodes:
+            if node.regions or len(node.results) != 1:
+                raise NotDirect
+            (made,) = node.results
+            size = self._size(made.type)
+            self.called[made] = node
+            if node.op == "const":
+                self.met.append(made)
+                self.places[made] = self._number(node.attrs["value"], cast(TensorType, made.type))
+                continue
+            function, attrs, operands = self._operation(node, size)
+            self._added(made, node.op, function, attrs, tuple([self.places[v] for v in operands]))
+        self.met.append(value)
+        self.called[value] = self.called[result]
+        self.places[value] = self.computed[value] = self.places[result]
 
     def _number_of(self, operand: Any, operands: Sequence[Any]) -> int:
         """The place of a number beside a value, whose type it has."""

@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from loopgrad.graph.closed_calls import is_closed_call
 from loopgrad.graph.interpret_regions import Activation
-from loopgrad.graph.lift import NumberPlace
+from loopgrad.graph.lift import NumberPlace, slots
 from loopgrad.graph.nodes import Graph
 from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.types import TensorType
@@ -175,6 +176,23 @@ class RegionalProgram(CpuDirectProgram):
 
 
 Bodies = dict[Graph, RegionalProgram]
+
+
+def own_numbers(found: Sequence[OpenNumber] | None, graph: Graph) -> Sequence[OpenNumber] | None:
+    """Of the numbers of a program those of the graph itself, of which closed calls may have given way; None where more
+    was changed."""
+    if found is None:
+        return None
+    own: list[bool] = []
+    for node in graph.nodes:
+        if node.regions and not is_closed_call(node):
+            return None
+        own += [False] * _numbers_within(node.regions[0]) if node.regions else [True] * len(slots(node))
+    return [number for number, kept in zip(found, own, strict=True) if kept] if len(own) == len(found) else None
+
+
+def _numbers_within(graph: Graph) -> int:
+    return sum([_numbers_within(node.regions[0]) if node.regions else len(slots(node)) for node in graph.nodes])
 
 
 def filled(type: TensorType, number: complex) -> Any:

@@ -1,0 +1,107 @@
+"""Long calls that come again are one operation: with the bits of what they stand for, in lines, lists, derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.graph.nodes import NODE, CallAttributes
+from loopgrad.lazy.tensor.repeated_calls import repeated_method
+from loopgrad.runtime.cpu import direct_program
+from loopgrad.runtime.executable import Outgrown
+
+X = np.array([0.3, 1.7, -2.4, 0.05])
+TIMES = 4  # made, learned, and noted as a call
+
+
+def is_call(x: Any) -> bool:
+    """Whether a tensor was noted as a call."""
+    return type(x._value.note[2]) is CallAttributes
+
+
+def horner(xp: Any, x: Any) -> Any:
+    """Many operations, which NumPy has with the same bits."""
+    return xp.polyval(xp.asarray([0.5, -3.0, 0.125, 7.0, 1.5, -0.75]), x)
+
+
+def test_a_long_call_is_one_operation_from_the_third_time_on() -> None:
+    x = lg.asarray(X)
+    each = [lg.special.j0(x) for _ in range(TIMES)]
+    assert [is_call(y) for y in each] == [False, False, True, True]
+    first, *others = map(np.asarray, each)
+    assert all(other.tobytes() == first.tobytes() for other in others)
+
+
+LINES: dict[str, Callable[[Any, Any, float], Any]] = {
+    "alone": lambda xp, x, _: horner(xp, x),
+    "beside a number that changes": lambda xp, x, t: horner(xp, x * t) * t - 0.3,
+    "twice": lambda xp, x, _: horner(xp, x) - horner(xp, x + 1.0) * x,
+    "within itself": lambda xp, x, _: horner(xp, horner(xp, x) * 0.1),
+    "of a constant": lambda xp, x, t: horner(xp, xp.zeros(4) + t) + x,
+    "joined": lambda xp, x, t: xp.concatenate([horner(xp, x), x])[2:] / t,
+}
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("name", LINES)
+def test_lines_with_calls_give_what_numpy_gives(name: str, direct: bool) -> None:
+    line = LINES[name]
+    with lg.options(direct=direct):
+        for k in range(6):  # noted, looked up, learned, known
+            np.testing.assert_array_equal(line(lg, lg.asarray(X + k), 0.7 + k % 3), line(np, X + k, 0.7 + k % 3))
+
+
+def test_a_script_that_nobody_looks_at_in_between() -> None:
+    x, expected = lg.asarray(X * 0.1), X * 0.1
+    for _ in range(300):
+        x, expected = horner(lg, x) * 0.01 + 0.1, horner(np, expected) * 0.01 + 0.1
+    np.testing.assert_array_equal(x, expected)
+
+
+def test_a_list_of_calls_is_an_array() -> None:
+    x = lg.asarray(np.linspace(-1.0, 1.0, 40))
+    for _ in range(2):
+        found = lg.stack([horner(lg, x[i]) * 2.0 for i in range(40)])
+        np.testing.assert_array_equal(found, horner(np, np.asarray(x)) * 2.0)
+
+
+def test_derivatives_go_through_calls() -> None:
+    for _ in range(TIMES):
+        x = lg.asarray(X)
+        loss = lg.sum(lg.special.j0(x) * 3.0)
+        (slope,) = lg.gradients(loss, [x])
+        np.testing.assert_allclose(slope, -3.0 * np.asarray(lg.special.j1(x)), rtol=1e-12)
+
+
+def test_a_loop_of_a_call_that_takes_too_long_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Spent(direct_program.Budget):
+        def spend(self, work: int) -> None:
+            raise Outgrown
+
+    a, b, x = lg.asarray([1.5, 2.0]), lg.asarray([0.5, 3.0]), lg.asarray([0.25, 0.75])
+    found = []
+    for k in range(7):
+        if k == 5:
+            monkeypatch.setattr(direct_program, "Budget", Spent)
+        found.append(np.asarray(lg.special.betainc(a, b, x) * 2.0).tobytes())
+    assert len({*found}) == 1
+
+
+def test_methods_are_told_apart_by_their_objects() -> None:
+    class Scaled:
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+        @repeated_method
+        def of(self, x: Any) -> Any:
+            return lg.sin(x) * self.factor
+
+    one, two = Scaled(2.0), Scaled(3.0)
+    for _ in range(TIMES):
+        x = lg.asarray(X)
+        np.testing.assert_array_equal(one.of(x) * 3.0, two.of(x) * 2.0)
+        assert len(one.of(x)._value.note) == NODE
