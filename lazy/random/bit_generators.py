@@ -9,7 +9,8 @@ from around it, drawing raises.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakKeyDictionary
@@ -28,6 +29,7 @@ from loopgrad.lazy.random.source import WordSource, numbered, philox
 from loopgrad.lazy.tensor.core import TensorCore, array_leaf, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
 from loopgrad.lazy.tensor.ongoing_derivations import note_reads
+from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import as_array, write
 from loopgrad.lazy.tensor.trees import register_node
 from loopgrad.runtime.processes import child_safe_lock
@@ -183,6 +185,11 @@ class BitGenerator(ABC):
         """A block for each element of the shape, for one draw."""
         return WordSource.of(shape, self._words(), self.taken(1))
 
+    def drawn(self, shape: Shape, make: Callable[..., Tensor], *given: Any) -> Tensor:
+        """What a function of a module makes of such a block for each element and of what is given: a draw that comes
+        again at the top level notes what it noted before."""
+        return _remembered(make)(shape, self.key, wrap(self.taken(1)), *given)
+
     def has_own_uniform(self, dtype: DType) -> bool:
         """Whether `uniform` makes these otherwise than draws are made: of other words, or not by rounding float32."""
         return dtype.bits < 32
@@ -297,6 +304,20 @@ class Philox4x64(BitGenerator):
         odd = ops.cast(ops.and_(rest, 1), bool_)
         write(self.saved, ops.select(odd, kept, ops.full(0, WORD)))
         return ops.reshape(half, shape)
+
+
+@cache
+def _remembered(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @repeated
+    def drawn(shape: Shape, key: Sequence[Tensor], step: Tensor, *given: Any) -> Tensor:
+        return make(WordSource.of(shape, tuple([word._value for word in key]), step._value), *given)
+
+    return drawn
+
+
+def long_word(source: WordSource) -> Tensor:
+    """A word of 64 bits for each element."""
+    return source.long_words(1)[0]
 
 
 def _within(what: str, number: Any, end: int) -> int:

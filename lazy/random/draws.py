@@ -19,13 +19,19 @@ from loopgrad.lazy.random import (
     von_mises,
 )
 from loopgrad.lazy.random.distribution import promoted
-from loopgrad.lazy.random.integers import IntegerRange
-from loopgrad.lazy.random.multivariate import FACTORS, colors_drawn, counts, last_extent, shares, vectors
-from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast, requested_dtype
+from loopgrad.lazy.random.integers import IntegerRange, integers_between
+from loopgrad.lazy.random.multivariate import (
+    FACTORS,
+    colors_drawn,
+    counts,
+    dirichlet_shares,
+    last_extent,
+    normal_vectors,
+)
+from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast, is_scalar, requested_dtype
 
 if TYPE_CHECKING:
     from loopgrad.lazy.random.distribution import Distribution
-    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.core import ArrayLike
     from loopgrad.lazy.tensor.operands import Shape
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -48,18 +54,19 @@ class Draws(ABC, Generic[Drawn]):
         shapes: Sequence[Shape],
         size: Any,
         words: int,
-        make: Callable[[WordSource], Tensor],
+        make: Callable[..., Tensor],
+        given: Sequence[Any],
         event: Shape = (),
     ) -> Drawn:
-        """What `make` makes of a source: for numbers of `size` and parameters of these shapes, each of the axes `event`
-        and of as many words of 32 bits."""
+        """What `make`, a function of a module, makes of a source and of what is given: for numbers of `size` and
+        parameters of these shapes, each of the axes `event` and of as many words of 32 bits."""
 
     def _draw(self, what: Distribution, parameters: tuple[Any, ...], size: Any, dtype: Any = None) -> Drawn:
         what.check(parameters)
         kind = what.float_type(parameters, dtype)
         given = [as_tensor(p) for p in parameters]
         shapes = [t._value.shape for t in given]
-        return self._made(what.name, shapes, size, what.words_of(kind), lambda s: what.numbers(s, kind, given))
+        return self._made(what.name, shapes, size, what.words_of(kind), what.numbers, (kind, given))
 
     # ---- uniform
 
@@ -89,7 +96,8 @@ class Draws(ABC, Generic[Drawn]):
         Tensor([2, 6, 6, 1, 1], dtype=int64)
         """
         among = IntegerRange(low, high, dtype, endpoint)
-        return self._made("integers", among.shapes, size, 4, among.numbers)
+        given = (*((0, low) if high is None else (low, high)), among.dtype, endpoint)
+        return self._made("integers", among.shapes, size, 4, integers_between, given)
 
     def bernoulli(self, p: ArrayLike = 0.5, size: Any = None) -> Drawn:
         """Bools that are true with probability p.
@@ -379,8 +387,7 @@ class Draws(ABC, Generic[Drawn]):
         >>> lg.random.default_rng(7).multivariate_normal([0.0, 5.0], [[1.0, 0.5], [0.5, 2.0]], size=4).shape
         (4, 2)
         """
-        factor = FACTORS.get(method)
-        if factor is None:
+        if method not in FACTORS:
             expected = f"one of the methods {', '.join(FACTORS)}"
             raise ValueError(explained("multivariate_normal", expected, repr(method), "pass one of them"))
         n = last_extent("multivariate_normal", "mean", mean)
@@ -390,12 +397,8 @@ class Draws(ABC, Generic[Drawn]):
             got, fix = spread._value.type, "pass one row and one column for each element of the mean"
             raise ShapeError(explained("multivariate_normal", f"a covariance of {n} rows and columns", got, fix))
         shapes = [center._value.shape[:-1], spread._value.shape[:-2]]
-
-        def make(source: WordSource) -> Tensor:
-            return vectors(center, factor(spread), continuous.STANDARD_NORMAL.numbers(source, kind, []))
-
-        words = continuous.STANDARD_NORMAL.words_of(kind)
-        return self._made("multivariate_normal", shapes, size, words, make, (n,))
+        words, given = continuous.STANDARD_NORMAL.words_of(kind), (center, spread, method, kind)
+        return self._made("multivariate_normal", shapes, size, words, normal_vectors, given, (n,))
 
     def dirichlet(self, alpha: ArrayLike, size: Any = None, dtype: Any = None) -> Drawn:
         """Vectors of floats that sum to 1, with Dirichlet's distribution. Differentiable by `alpha` (n elements).
@@ -407,8 +410,8 @@ class Draws(ABC, Generic[Drawn]):
         what = gamma.LOG_GAMMA
         what.check((alpha,))
         n, kind, weights = last_extent("dirichlet", "alpha", alpha), what.float_type((alpha,), dtype), as_tensor(alpha)
-        make = lambda source: shares(what.numbers(source, kind, [weights]))  # noqa: E731 - called once
-        return self._made("dirichlet", [weights._value.shape[:-1]], size, what.words_of(kind), make, (n,))
+        shapes, words = [weights._value.shape[:-1]], what.words_of(kind)
+        return self._made("dirichlet", shapes, size, words, dirichlet_shares, (weights, kind), (n,))
 
     def multinomial(self, n: ArrayLike, pvals: ArrayLike, size: Any = None) -> Drawn:
         """How many of n trials fall in each category: int64 vectors that sum to n. `pvals` are the probabilities (k
@@ -420,7 +423,7 @@ class Draws(ABC, Generic[Drawn]):
         discrete.MULTINOMIAL.check((n, pvals))
         k, trials, chances = last_extent("multinomial", "pvals", pvals), as_tensor(n), as_tensor(pvals)
         shapes = [trials._value.shape, chances._value.shape[:-1]]
-        return self._made("multinomial", shapes, size, 4, lambda source: counts(source, trials, chances), (k,))
+        return self._made("multinomial", shapes, size, 4, counts, (n if is_scalar(n) else trials, chances), (k,))
 
     def multivariate_hypergeometric(
         self, colors: ArrayLike, nsample: ArrayLike, size: Any = None, method: str = "marginals"
@@ -446,5 +449,5 @@ class Draws(ABC, Generic[Drawn]):
         k, there = last_extent("multivariate_hypergeometric", "colors", colors), as_tensor(colors)
         taken = as_tensor(nsample)
         shapes = [taken._value.shape, there._value.shape[:-1]]
-        make = lambda source: colors_drawn(source, there, taken)  # noqa: E731
-        return self._made("multivariate_hypergeometric", shapes, size, 4, make, (k,))
+        given = there, nsample if is_scalar(nsample) else taken
+        return self._made("multivariate_hypergeometric", shapes, size, 4, colors_drawn, given, (k,))

@@ -27,7 +27,6 @@ from loopgrad.lazy.tensor.trees import register_node
 
 if TYPE_CHECKING:
     from loopgrad.graph.types import DType
-    from loopgrad.lazy.random.source import WordSource
     from loopgrad.lazy.tensor.core import ArrayLike
     from loopgrad.lazy.tensor.operands import Shape
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -86,10 +85,11 @@ class Generator(Draws["Tensor"]):
         shapes: Sequence[Shape],
         size: Any,
         words: int,
-        make: Callable[[WordSource], Tensor],
+        make: Callable[..., Tensor],
+        given: Sequence[Any],
         event: Shape = (),
     ) -> Tensor:
-        return make(self.bit_generator.source((*drawn_shape(what, shapes, size), *event)))
+        return self.bit_generator.drawn((*drawn_shape(what, shapes, size), *event), make, *given)
 
     # ---- numbers that are written to an array
 

@@ -101,6 +101,11 @@ class IntegerRange:
         return first, ops.select(empty, ops.full(0, size.type), size), False  # type: ignore[arg-type]
 
 
+def integers_between(source: WordSource, low: Any, high: Any, dtype: DType, endpoint: bool) -> Tensor:
+    """Random integers of that range, of the source's shape."""
+    return IntegerRange(low, high, dtype, endpoint).numbers(source)
+
+
 def _constant(x: Any, dtype: DType) -> Value:
     """Python ints modulo 2**64."""
     flat = [int(n) % (1 << 64) for n in np.ravel(x)]

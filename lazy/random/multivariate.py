@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import float64, int64
+from loopgrad.graph.types import DType, float64, int64
 from loopgrad.lazy.loops.fori_loop import fori_loop
 from loopgrad.lazy.numpy.creation import zeros
 from loopgrad.lazy.numpy.elementwise import add, divide, exp, less_equal, maximum, minimum, multiply, sqrt, subtract
@@ -17,12 +17,15 @@ from loopgrad.lazy.numpy.reduction import max as largest
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.special_values import where
+from loopgrad.lazy.random.continuous import STANDARD_NORMAL
 from loopgrad.lazy.random.counts_by_rejection import hypergeometric
 from loopgrad.lazy.random.discrete import binomial
+from loopgrad.lazy.random.gamma import LOG_GAMMA
 from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, cast, wrap
 
 if TYPE_CHECKING:
     from loopgrad.lazy.random.source import WordSource
+    from loopgrad.lazy.tensor.core import ArrayLike
     from loopgrad.lazy.tensor.tensor import Tensor
 
 
@@ -41,7 +44,17 @@ def shares(log_weights: Tensor) -> Tensor:
     return divide(from_0, total(from_0, axis=-1, keepdims=True))
 
 
-def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
+def dirichlet_shares(source: WordSource, alpha: Tensor, dtype: DType) -> Tensor:
+    """Shares with Dirichlet's distribution, along the last axis of the source's shape."""
+    return shares(LOG_GAMMA.numbers(source, dtype, [alpha]))
+
+
+def normal_vectors(source: WordSource, mean: Tensor, covariance: Tensor, method: str, dtype: DType) -> Tensor:
+    """Normal vectors along the last axis of the source's shape, by one of FACTORS."""
+    return vectors(mean, FACTORS[method](covariance), STANDARD_NORMAL.numbers(source, dtype, []))
+
+
+def counts(source: WordSource, n: ArrayLike, pvals: Tensor) -> Tensor:
     """How many of n trials fall in each category: binomial numbers of what is left, one category after the other. The
     last axis of the source's shape is the categories'."""
     probabilities = cast(broadcast_to(pvals, source.shape), float64)
@@ -51,10 +64,10 @@ def counts(source: WordSource, n: Tensor, pvals: Tensor) -> Tensor:
         share = divide(probabilities[..., j], maximum(after[..., j], 1e-300))
         return binomial(own, float64, cast(left, float64), minimum(maximum(share, 0.0), 1.0))
 
-    return _in_turn(source, n, drawn)
+    return _in_turn(source, as_tensor(n), drawn)
 
 
-def colors_drawn(source: WordSource, colors: Tensor, nsample: Tensor) -> Tensor:
+def colors_drawn(source: WordSource, colors: Tensor, nsample: ArrayLike) -> Tensor:
     """How many of each color are among `nsample` drawn without replacement: hypergeometric numbers of what is left, one
     color after the other; -1 where there are fewer."""
     there = cast(broadcast_to(colors, source.shape), float64)
@@ -64,8 +77,9 @@ def colors_drawn(source: WordSource, colors: Tensor, nsample: Tensor) -> Tensor:
         good = there[..., j]
         return hypergeometric(own, float64, good, subtract(after[..., j], good), cast(left, float64))
 
-    found = _in_turn(source, nsample, drawn)
-    enough = less_equal(broadcast_to(expand_dims(nsample, axis=-1), source.shape), total(there, axis=-1, keepdims=True))
+    wanted = as_tensor(nsample)
+    found = _in_turn(source, wanted, drawn)
+    enough = less_equal(broadcast_to(expand_dims(wanted, axis=-1), source.shape), total(there, axis=-1, keepdims=True))
     return where(enough, found, -1)
 
 

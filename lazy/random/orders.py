@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loopgrad.graph.errors import AxisError, explained
-from loopgrad.graph.types import float64
+from loopgrad.graph.types import float64, int64
 from loopgrad.lazy.numpy.creation import arange
 from loopgrad.lazy.numpy.elementwise import divide
 from loopgrad.lazy.numpy.movement import ravel, reshape
 from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.taking import take, take_along_axis
+from loopgrad.lazy.random.bit_generators import BitGenerator, long_word
 from loopgrad.lazy.random.continuous import exponential_from_0, standard_uniform
-from loopgrad.lazy.random.integers import IntegerRange
+from loopgrad.lazy.random.integers import integers_between
 from loopgrad.lazy.random.shapes import shape_of, size_of
 from loopgrad.lazy.tensor.core import TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import Shape, normal_axis
 
 if TYPE_CHECKING:
-    from loopgrad.lazy.random.bit_generators import BitGenerator
     from loopgrad.lazy.tensor.tensor import Tensor
 
 
 def order(bits: BitGenerator, shape: Shape, axis: int = 0) -> Tensor:
     """Along the axis, positions in random order, each row in one of its own."""
-    return argsort(bits.source(shape).long_words(1)[0], axis=axis)
+    return argsort(bits.drawn(shape, long_word), axis=axis)
 
 
 def population(op: str, a: Any, axis: Any) -> tuple[Tensor, int]:
@@ -66,16 +66,16 @@ def chosen_positions(bits: BitGenerator, count: int, size: Any, replace: bool, p
         raise ValueError(explained("choice", f"a size of at most {count}", wanted, "pass replace=True"))
     weights = None if p is None else _weights(p, count)
     if replace and weights is None:
-        return IntegerRange(0, max(count, 1), None, False).numbers(bits.source(shape))
+        return bits.drawn(shape, integers_between, 0, max(count, 1), int64, False)
     if replace:
         assert weights is not None
         total = cumsum(weights)
-        unit = standard_uniform(bits.source(shape), float64)
+        unit = bits.drawn(shape, standard_uniform, float64)
         return searchsorted(divide(total, total[-1]), unit, side="right")
     if weights is None:
         places = order(bits, (count,))
     else:
-        places = argsort(divide(exponential_from_0(bits.source((count,)), float64), weights))
+        places = argsort(divide(bits.drawn((count,), exponential_from_0, float64), weights))
     return reshape(places[:wanted], shape)
 
 

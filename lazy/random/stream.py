@@ -66,7 +66,8 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
         shapes: Sequence[Shape],
         size: Any,
         words: int,
-        make: Callable[[WordSource], Tensor],
+        make: Callable[..., Tensor],
+        given: Sequence[Any],
         event: Shape = (),
     ) -> tuple[Tensor, Stream]:
         lanes = self.shape
@@ -77,9 +78,9 @@ class Stream(Draws["tuple[Tensor, Stream]"]):
             raise ShapeError(explained(what, f"parameters that broadcast to the lanes {lanes}", shape, fix))
         after = self._after((*extra, *event), words)
         if extra and not event and 0 < size_of(extra) <= FEW and not any(shapes):
-            numbers = [make(self._source_of(n, words)) for n in range(size_of(extra))]
+            numbers = [make(self._source_of(n, words), *given) for n in range(size_of(extra))]
             return reshape(stack(numbers, axis=-1), shape), after
-        return make(self._source((*shape, *event), (*extra, *event), words)), after
+        return make(self._source((*shape, *event), (*extra, *event), words), *given), after
 
     def _after(self, extra: Shape, words: int) -> Stream:
         """The stream after an array of numbers a lane, each of as many words of 32 bits: they take those of successive

@@ -27,6 +27,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.operands import of_domain
 from loopgrad.lazy.tensor.core import ArrayLike
+from loopgrad.lazy.tensor.repeated_calls import repeated_method
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -54,7 +55,7 @@ def _log_of(probability: Formula, rest: Formula | None, far: Formula | None, y: 
     return found if far is None else where(tiny, far(y, *shapes), found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Univariate:
     """The formulas of a distribution, each of y and the shape parameters; a method without one is refused with advice.
 
@@ -73,6 +74,7 @@ class Univariate:
     far_below: Formula | None = None  # the same where the probability underflows
     far_above: Formula | None = None
 
+    @repeated_method
     def cdf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The probability of values up to x; the arguments are x, the shape parameters, loc=0, and of continuous
         distributions scale=1. They broadcast; integers give the default float.
@@ -82,6 +84,7 @@ class Univariate:
         """
         return self._within("cdf", self.below, 0.0, 1.0, args, named)
 
+    @repeated_method
     def sf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The probability of values above x, accurate where it is small; the arguments of `cdf`.
 
@@ -90,6 +93,7 @@ class Univariate:
         """
         return self._within("sf", self.above, 1.0, 0.0, args, named)
 
+    @repeated_method
     def logcdf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The logarithm of `cdf`, with its arguments.
 
@@ -99,6 +103,7 @@ class Univariate:
         formula = self.log_below or partial(_log_of, self.below or self._refused("logcdf"), self.above, self.far_below)
         return self._within("logcdf", formula, -INF, 0.0, args, named)
 
+    @repeated_method
     def logsf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The logarithm of `sf`, with the arguments of `cdf`.
 
@@ -167,13 +172,14 @@ def _distribution(module: str, name: str) -> Univariate:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Continuous(Univariate):
     """A distribution with a density, and quantiles by the probability below or above."""
 
     quantile: Formula | None = None
     upper_quantile: Formula | None = None
 
+    @repeated_method
     def logpdf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The logarithm of the density, -inf outside of the support; the arguments of `cdf`.
 
@@ -186,6 +192,7 @@ class Continuous(Univariate):
 
         return self._call("logpdf", scaled, args, named)
 
+    @repeated_method
     def pdf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The density, 0 outside of the support; the arguments of `cdf`.
 
@@ -194,6 +201,7 @@ class Continuous(Univariate):
         """
         return exp(self.logpdf(*args, **named))
 
+    @repeated_method
     def ppf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The x for which `cdf` is the first argument, NaN for what isn't from 0 to 1; the others are those of `cdf`.
 
@@ -203,6 +211,7 @@ class Continuous(Univariate):
         formula = self.quantile or self._refused("ppf")
         return self._call("ppf", partial(self._inverse, formula, False), args, named)
 
+    @repeated_method
     def isf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The x for which `sf` is the first argument; otherwise as `ppf`.
 
@@ -222,10 +231,11 @@ class Continuous(Univariate):
         return self._if_allowed(known, q, scale, *shapes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Discrete(Univariate):
     """A distribution of whole numbers: its density is the probability of each."""
 
+    @repeated_method
     def logpmf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The logarithm of the probability of k, -inf for what isn't a whole number of the support; the arguments are
         k, the shape parameters and loc=0.
@@ -241,6 +251,7 @@ class Discrete(Univariate):
 
         return self._call("logpmf", of_whole, args, named)
 
+    @repeated_method
     def pmf(self, *args: ArrayLike, **named: ArrayLike) -> Tensor:
         """The probability of k, with the arguments of `logpmf`.
 

@@ -18,6 +18,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.entropies import xlogy
 from loopgrad.lazy.special.operands import of_floats
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.repeated_calls import repeated_method
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -34,6 +35,7 @@ def _axis_missing(op: str, expected: str, got: Tensor) -> ShapeError:
 class MultivariateNormal:
     """The normal distribution of vectors."""
 
+    @repeated_method
     def logpdf(self, x: ArrayLike, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0) -> Tensor:
         """The logarithm of the density of vectors of n numbers: x of shape (..., n), or a number where n is 1; mean of
         shape (n,) or a number; cov (n, n), or a number for that multiple of the identity. By Cholesky's factor of cov,
@@ -56,6 +58,7 @@ class MultivariateNormal:
         size = total(log(diagonal(factor)))
         return -0.5 * total(scaled * scaled, axis=-1) - size - 0.5 * n * LOG_2_PI
 
+    @repeated_method
     def pdf(self, x: ArrayLike, mean: ArrayLike = 0.0, cov: ArrayLike = 1.0) -> Tensor:
         """The density, with the arguments of `logpdf`.
 
@@ -68,6 +71,7 @@ class MultivariateNormal:
 class Dirichlet:
     """Dirichlet's distribution of shares, which add up to 1."""
 
+    @repeated_method
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Tensor:
         """The logarithm of the density of shares along the first axis of x, of shape (n,) or (n, points); alpha has
         shape (n,); where it isn't positive the result is NaN. Of x all n shares are given; -inf where one is negative,
@@ -86,6 +90,7 @@ class Dirichlet:
         density = where(inside, total(terms, axis=0) + lgamma(total(weights)), -INF)
         return where(every(weights > 0.0), density, float("nan"))
 
+    @repeated_method
     def pdf(self, x: ArrayLike, alpha: ArrayLike) -> Tensor:
         """The density, with the arguments of `logpdf`.
 
@@ -98,6 +103,7 @@ class Dirichlet:
 class Multinomial:
     """The multinomial distribution: how often each of some outcomes came in n trials."""
 
+    @repeated_method
     def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Tensor:
         """The logarithm of the probability of the counts along the last axis of x, in n trials with probabilities p,
         which broadcast; -inf for counts that aren't whole, are negative, or don't add up to n.
@@ -112,6 +118,7 @@ class Multinomial:
         terms = of_floats(op, lambda x, p: xlogy(x, p) - lgamma(where(x >= 0.0, x, 0.0) + 1.0), counts, p)
         return where(inside, total(terms, axis=-1) + lgamma(trials + 1.0), -INF)
 
+    @repeated_method
     def pmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Tensor:
         """The probability, with the arguments of `logpmf`.
 
