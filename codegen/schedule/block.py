@@ -40,6 +40,7 @@ from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuil
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.shared_terms import as_sums
+from loopgrad.codegen.schedule.sliced_terms import in_slices
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import distribute, mask
@@ -91,7 +92,7 @@ def _decided(
     graph: Graph, refused: dict[Node, Refusal], builder: ProgramBuilder, inner: bool
 ) -> tuple[Graph, Decision]:
     """Decide; loops with lanes of their own that can't be in kernels are masked, products of those that are steps are
-    taken out of them, narrow ones that no library does become sums, and it is decided anew."""
+    taken out of them, narrow and long ones that no library does become sums, and it is decided anew."""
     while True:
         decision = decide(graph, refused, builder.lane_bytes)
         laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
@@ -104,6 +105,7 @@ def _decided(
             builder.note(note)
         straight = not (inner or any(node.regions for node in decision.program))
         summed = as_sums(apart.graph, builder.sums_products(straight))
+        summed = in_slices(summed) if builder.multiplies(straight) else summed
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision

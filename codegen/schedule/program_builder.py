@@ -69,10 +69,14 @@ class ProgramBuilder:
         with np.errstate(all="ignore"):
             return self.constant(np.full(type.shape, value, type.dtype.np).tobytes(), type)
 
+    def multiplies(self, straight: bool) -> bool:
+        """Whether own kernels make a block's products. `straight`: of a program without steps that are loops or
+        branches."""
+        return self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight)
+
     def sums_products(self, straight: bool) -> Callable[[Node], bool]:
-        """Which products of a block lanes of the target add up. `straight`: of a program without steps that are loops
-        or branches."""
-        if self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight):
+        """Which products of a block lanes of the target add up."""
+        if self.multiplies(straight):
             return is_narrow
         return outpaces_library if self.own_products is OwnProducts.IN_LOOPS else lambda _: False
 
