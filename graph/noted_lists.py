@@ -11,7 +11,7 @@ What lies between a piece and its leaves must be read once: who else refers to i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import Any, Final, NamedTuple
 
@@ -60,13 +60,21 @@ class _OfArrays(GraphBuilder):
         return (value,)
 
 
-def noted_list(output: Noted, leaf_of: LeafOf) -> NotedList | None:
+ElementsOf = Callable[[Leaf], "np.ndarray[Any, Any] | None"]
+"""The elements of a leaf, where they are few and in the host's memory."""
+
+
+def _none_of(leaf: Leaf) -> None:
+    return None
+
+
+def noted_list(output: Noted, leaf_of: LeafOf, elements_of: ElementsOf = _none_of) -> NotedList | None:
     """See above; None where the value isn't such a list. `leaf_of` gives the leaf with the elements of what all pieces
-    read, None where they aren't to be had."""
+    read, None where they aren't to be had; leaves that pieces have of their own are joined by `elements_of`."""
     op, pieces, attrs, loc = output.note[:4]
     if op != "concat" or len(pieces) < MANY or attrs["axis"] != 0 or set(map(type, pieces)) != {Noted}:
         return None
-    joiner = _ListJoiner(leaf_of)
+    joiner = _ListJoiner(leaf_of, elements_of)
     joiner.builder.loc = loc
     reshaped = {p.note[0] for p in pieces} == {"reshape"} and {*map(getrefcount, pieces)} == {READ_ONCE - 1}
     members: list[Noted] = [p.note[1][0] for p in pieces] if reshaped else list(pieces)
@@ -81,9 +89,9 @@ def noted_list(output: Noted, leaf_of: LeafOf) -> NotedList | None:
     return NotedList(Graph(tuple(b.given), tuple(b.nodes), (result,)), [*b.given.values()], members)
 
 
-def noted_rows(members: list[Noted], leaf_of: LeafOf) -> NotedList | None:
+def noted_rows(members: list[Noted], leaf_of: LeafOf, elements_of: ElementsOf = _none_of) -> NotedList | None:
     """The same of values of one type, which become rows; None where they aren't alike, or are no array."""
-    joiner = _ListJoiner(leaf_of)
+    joiner = _ListJoiner(leaf_of, elements_of)
     joiner.builder.loc = members[0].note[3]
     try:
         rows = joiner.rows(members)
@@ -94,10 +102,12 @@ def noted_rows(members: list[Noted], leaf_of: LeafOf) -> NotedList | None:
 
 
 class _ListJoiner:
-    """`inputs`: of the graph that `builder` builds, by the leaves that they are. `leaf_of`: see noted_list."""
+    """`inputs`: of the graph that `builder` builds, by the leaves that they are. `leaf_of`, `elements_of`: see
+    noted_list."""
 
-    def __init__(self, leaf_of: LeafOf) -> None:
+    def __init__(self, leaf_of: LeafOf, elements_of: ElementsOf) -> None:
         self.leaf_of = leaf_of
+        self.elements_of = elements_of
         self.builder = _OfArrays()
         self.inputs: dict[Leaf, Value] = {}
 
@@ -138,25 +148,45 @@ class _ListJoiner:
         env = dict(zip(function.inputs, [self._column(c, depth + 1, False) for c in columns], strict=True))
         b, count = self.builder, len(values)
         for node in function.nodes:
-            if node.op == "const":
-                type = node.results[0].type
-                assert isinstance(type, TensorType)
-                env[node.results[0]] = b.const(node.attrs["value"], TensorType((count, *type.shape), type.dtype))
-                continue
-            if not node.operands or node.regions or not may_be_batched(node.op):
+            (result,) = node.results if len(node.results) == 1 else (None,)
+            if result is None or node.regions or not (may_be_batched(node.op) or not node.operands):
                 raise _NotAlike
-            rule = PRIMITIVES[node.op].batched
-            attrs = node.attrs if rule is None else rule(node.attrs, count)
-            env[node.results[0]] = b.value(node.op, *[env[v] for v in node.operands], **attrs)
+            if node.operands:
+                rule = PRIMITIVES[node.op].batched
+                attrs = node.attrs if rule is None else rule(node.attrs, count)
+                env[result] = b.value(node.op, *[env[v] for v in node.operands], **attrs)
+                continue
+            each = result.type
+            assert isinstance(each, TensorType)
+            whole = TensorType((count, *each.shape), each.dtype)
+            if node.op == "const":
+                env[result] = b.const(node.attrs["value"], whole)
+                continue
+            made = b.value(node.op, **node.attrs)
+            env[result] = b.value("broadcast", made, shape=whole.shape, dims=tuple(range(1, len(whole.shape))))
         return env[function.outputs[0]]
 
     def _column(self, values: Sequence[Any], depth: int, exact: bool) -> Value:
         """One operand of each."""
         if len({*map(id, values)}) == 1:
             return self._shared(values[0], len(values), exact)
+        if isinstance(values[0], Leaf):
+            return self._leaves(values)
         if {*map(getrefcount, values)} != {READ_ONCE} or set(map(type, values)) != {Noted}:
             raise _NotAlike
         return self.rows(values, depth, exact)
+
+    def _leaves(self, values: Sequence[Any]) -> Value:
+        """Leaves of one type, one a piece."""
+        type = values[0].type
+        if not isinstance(type, TensorType) or any(not isinstance(v, Leaf) or v.type != type for v in values):
+            raise _NotAlike
+        arrays = [self.elements_of(v) for v in values]
+        if any(array is None for array in arrays):
+            raise _NotAlike
+        value = Value(TensorType((len(values), *type.shape), type.dtype))
+        self.builder.given[value] = np.stack(arrays)  # type: ignore[arg-type]
+        return value
 
     def _shared(self, value: Any, count: int, exact: bool) -> Value:
         """What all pieces read: a constant, or what is a leaf."""

@@ -68,6 +68,13 @@ class Outgrown(Exception):
     """A program that was to run without being compiled takes longer than that: nothing was computed."""
 
 
+class CalledOften(Exception):
+    """Values that are closed calls of one function, of leaves, are better computed together before what reads them."""
+
+    def __init__(self, values: list[Noted]) -> None:
+        self.values = values
+
+
 class DirectProgram(ABC):
     """A small graph that a device runs without compiling it, operation by operation, with the bits of compiled code.
     Safe to call from several threads."""

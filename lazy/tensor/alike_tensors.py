@@ -16,7 +16,7 @@ from loopgrad.graph.noted_lists import noted_rows
 from loopgrad.graph.passes.alike import MANY
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.config import current
-from loopgrad.lazy.tensor.core import LIVE, TensorCore, TensorLeaf, array_leaf
+from loopgrad.lazy.tensor.core import LIVE, TensorCore, TensorLeaf, array_leaf, few_elements
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import HOST_KINDS, get_device
@@ -60,7 +60,7 @@ def computed_together(t: TensorCore, value: Noted, expression: Expression) -> Bu
     if device.kind not in HOST_KINDS or not isinstance(type, TensorType) or type.nbytes > MOST_BYTES:
         return None
     waiting = _waiting(t, value, expression)
-    found = noted_rows([v for _, v in waiting], known_leaf) if len(waiting) >= MANY else None
+    found = noted_rows([v for _, v in waiting], known_leaf, few_elements) if len(waiting) >= MANY else None
     if found is None:
         return None
     if TensorLeaf.any_committed and any(isinstance(x, TensorLeaf) and x.committed for x in found.given):

@@ -126,6 +126,7 @@ class TensorCore:
 _concrete: Any = TensorCore
 
 
+FEW_BYTES: Final = 1 << 10
 LIVE_KEPT: Final = 1 << 17  # references to tensors that wait, at most: the latest
 
 
@@ -202,6 +203,14 @@ def note_holder(tensor: TensorCore, value: Value) -> None:
 
 def several() -> None:
     """What stands for the holders of a value where there are several."""
+
+
+def few_elements(leaf: Leaf) -> np.ndarray[Any, Any] | None:
+    """The elements of a leaf that are few, in the host's memory, and on no device that the user chose; else None."""
+    if not isinstance(leaf, TensorLeaf) or leaf.committed or type(leaf.buffer) is not Buffer:
+        return None
+    array = leaf.buffer.array
+    return array if array.nbytes <= FEW_BYTES else None
 
 
 def computed_leaf(buffer: Buffer, expression: Any = None) -> TensorLeaf:

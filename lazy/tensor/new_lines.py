@@ -12,18 +12,19 @@ from sys import getrefcount
 from typing import Any, Final, NamedTuple
 
 from loopgrad.graph.nodes import NO_ATTRS, Leaf, Noted, Value
+from loopgrad.graph.noted_lists import noted_rows
 from loopgrad.graph.primitives import NULLARY
 from loopgrad.graph.structure import MOST_NODES
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import Config
-from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, several
+from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_elements, several
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.liveness import GENERATIONS, holder_of
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.executable import NotedProgram
+from loopgrad.runtime.executable import CalledOften, NotedProgram
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
-from loopgrad.runtime.session import SESSION
+from loopgrad.runtime.session import SESSION, evaluate_graph
 
 USUAL: Final = 500_000  # nanoseconds that an evaluation takes which looks at all tensors that wait, about
 
@@ -43,7 +44,10 @@ def computed_from_notes(t: TensorCore, value: Noted, config: Config, read: bool 
     if value.known is not None or not config.options.direct:
         return None
     device = get_device(config.device)
-    program = device.noted(value, known_leaf, config.options)
+    try:
+        program = device.noted(value, known_leaf, config.options)
+    except CalledOften as often:
+        return computed_from_notes(t, value, config, read) if _computed_first(often.values, config) else None
     if program is None or (TensorLeaf.any_committed and any(map(_is_committed, program.leaves))):
         return None
     kept, count = _kept(program, value, t), len(program.computed)
@@ -65,6 +69,20 @@ def computed_from_notes(t: TensorCore, value: Noted, config: Config, read: bool 
         return None if t._value is not value else _settled(t, value, program, kept, generation)
     finally:
         EVALUATOR.release(value, mine)
+
+
+def _computed_first(values: list[Noted], config: Config) -> bool:
+    """Compute alike values as one array, after which they are known; whether that was done."""
+    device, type = get_device(config.device), values[0].type
+    found = noted_rows(values, known_leaf, few_elements)
+    if found is None or not isinstance(type, TensorType):
+        return False
+    leaves = [x if isinstance(x, Leaf) else array_leaf(x, copy=False) for x in found.given]
+    (buffer,) = evaluate_graph(found.graph, leaves, config.device, config.options)
+    rows = buffer.array.reshape(len(values), *type.shape)
+    each: dict[Value, Buffer] = {v: Buffer(rows[i, ...], device.name, type) for i, v in enumerate(values)}
+    EVALUATOR.settle((), values, Computed(each, (), 0))
+    return True
 
 
 def _is_committed(leaf: Leaf) -> bool:

@@ -37,7 +37,7 @@ from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_struc
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, MOST_BYTES, computed_together
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf
+from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_elements
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.line_code import LineCode, line_code
@@ -337,7 +337,7 @@ def elements_of(t: TensorCore, value: Noted, read: bool = False) -> Buffer | Non
     together = expression.known is None and IN_A_ROW.again(expression)
     if together and (buffer := computed_together(t, value, expression)) is not None:
         return buffer
-    if value.note[0] == "concat" and (pieces := noted_list(value, _whole)) is not None:
+    if value.note[0] == "concat" and (pieces := noted_list(value, _whole, few_elements)) is not None:
         return _list_elements(t, value, pieces)
     return _looked_up(t, value, expression)
 

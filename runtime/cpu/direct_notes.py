@@ -34,7 +34,7 @@ from loopgrad.runtime.cpu.direct import (
 )
 from loopgrad.runtime.cpu.direct_program import DEVICE, dense
 from loopgrad.runtime.cpu.left_by_passes import note_varying
-from loopgrad.runtime.executable import NotedProgram
+from loopgrad.runtime.executable import CalledOften, NotedProgram
 
 _NO_GRAPH: Final = Graph((), (), ())
 _Step = tuple[Callable[..., Any], Attrs | None, tuple[int, ...], int]
@@ -101,6 +101,7 @@ class _NotedPlanner(Planner):
         self.elements: list[Any] = []
         self.steps: list[_Step] = []
         self.computed: dict[Noted, int] = {}
+        self.met_functions: set[Graph] = set()  # that are called with leaves only
         self.called: dict[Value, Node] = {}  # what makes values in calls, and their results
         self.words: list[Any] = []
         self.leaves: list[Leaf] = []
@@ -224,7 +225,13 @@ class _NotedPlanner(Planner):
         return place
 
     def _add_called(self, value: Noted, called: Graph) -> None:
-        """The nodes of a function that is called, as if they were noted."""
+        """The nodes of a function that is called, as if they were noted. Raises CalledOften where many of its calls
+        only read leaves."""
+        if called not in self.met_functions and all(isinstance(v, Leaf) for v in value.note[1]):
+            self.met_functions.add(called)
+            alike = _calls_of_leaves(called, cast(Noted, self.output))
+            if len(alike) >= MANY_PIECES:
+                raise CalledOften(alike)
         builder = GraphBuilder()
         (result,) = builder.inline(called, value.note[1])
         for node in builder.nodes:
@@ -250,3 +257,21 @@ class _NotedPlanner(Planner):
             return self._number(operand, beside)
         attrs = operand.note[2]
         return self._number(attrs["value"], attrs["type"])
+
+
+def _calls_of_leaves(called: Graph, output: Noted) -> list[Noted]:
+    """The closed calls of a function on leaves that lead to a value, in which more is computed than that."""
+    found: dict[Noted, None] = {}
+    passed: set[Value] = {output}
+    pending: list[Value] = [output]
+    while pending:
+        value = pending.pop()
+        if type(value) is not Noted or value.known is not None:
+            continue
+        operands, attrs = value.note[1:3]
+        if type(attrs) is CallAttributes and attrs.regions[0] is called and all(isinstance(v, Leaf) for v in operands):
+            found[value] = None
+        fresh = [v for v in operands if type(v) is not float and v not in passed]
+        passed.update(fresh)
+        pending += fresh
+    return [*found]

@@ -10,6 +10,7 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import NODE, CallAttributes
+from loopgrad.lazy.tensor import new_lines
 from loopgrad.lazy.tensor.repeated_calls import repeated_method
 from loopgrad.runtime.cpu import direct_program
 from loopgrad.runtime.executable import Outgrown
@@ -105,3 +106,28 @@ def test_methods_are_told_apart_by_their_objects() -> None:
         x = lg.asarray(X)
         np.testing.assert_array_equal(one.of(x) * 3.0, two.of(x) * 2.0)
         assert len(one.of(x)._value.note) == NODE
+
+
+def test_calls_of_leaves_are_computed_together_before_what_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[int] = []
+    computed_first = new_lines._computed_first
+    monkeypatch.setattr(
+        new_lines,
+        "_computed_first",
+        lambda values, config: together.append(len(values)) or computed_first(values, config),
+    )
+    rng, same = lg.random.default_rng(5), lg.random.default_rng(5)
+    for n in (3, 40):
+        x, walked = lg.asarray(0.0), []
+        for _ in range(n):
+            x = x + rng.normal()
+            walked.append(x)
+        steps = [float(same.normal()) for _ in range(n)]
+        np.testing.assert_array_equal(lg.stack(walked), np.cumsum(steps))
+    assert together == [40]
+
+
+def test_a_list_of_tensors_with_elements_of_their_own() -> None:
+    each = [lg.asarray(X * k) for k in range(30)]
+    found = lg.stack([horner(lg, x) + 1.0 for x in each])
+    np.testing.assert_array_equal(found, [horner(np, X * k) + 1.0 for k in range(30)])
