@@ -40,16 +40,18 @@ class Operand(NamedTuple):
 
 
 class Source(NamedTuple):
-    """One element of a slab that this invocation loads: where it is in the first slab, how many bytes further each
-    term is, where its matrix begins, its term there, whether its line is inside (None: always), and its place in the
-    slab."""
+    """What this invocation loads of a slab at once, `side` elements: where they are in the first slab,
+    how many bytes further each term is, where their matrix begins, the term of the first, whether they are inside
+    (None: always), the place of the first in the slab and how far `apart` they are there."""
 
+    side: int
     address: Val
     step: int
     base: Val
     k: Val
     inside: Val | None
     place: Val
+    apart: int
 
 
 def emit_rectangle(e: Emitter, product: Product, results: StoredProduct, number: Val) -> None:
@@ -121,8 +123,9 @@ class Rectangle:
 
     def _sum(self, x: Val, *others: Val | int) -> Val:
         for other in others:
-            y = self.b.const(x.type, other) if isinstance(other, int) else other
-            x = self.b.inst("IAdd", x.type, x, y)
+            if other != 0:
+                y = self.b.const(x.type, other) if isinstance(other, int) else other
+                x = self.b.inst("IAdd", x.type, x, y)
         return x
 
     def _plus(self, first: Val, offset: Val) -> Val:
@@ -154,29 +157,43 @@ class Rectangle:
 
     def _sources(self, operand: Operand, first: Val) -> list[Source]:
         """This invocation's elements of a slab. Neighbours load what lies side by side in memory."""
-        p, b, e = self.product, self.b, self.e
-        along = p.depth if operand.k_step == 1 else operand.side
-        found = []
-        for high, low in self._shared_out(operand.side * p.depth, along):
-            k, line = (low, high) if operand.k_step == 1 else (high, low)
-            whole_line, whole_k = self._plus(first, line), e.resize(k, "i64", signed=False)
-            inside = self._below(whole_line, operand.lines, operand.side)
-            if inside is not None:
-                whole_line = e.select(inside, whole_line, b.const("i64", 0))
+        p, e = self.product, self.e
+        along, side = (p.depth if operand.k_step == 1 else operand.side), self._loaded_at_once(operand)
+        found, lines = [], dict[Val, tuple[Val, Val | None]]()
+        for high, low in self._shared_out(operand.side * p.depth // side, along // side):
+            k, line = (self._times(low, side), high) if operand.k_step == 1 else (high, self._times(low, side))
+            if line not in lines:
+                lines[line] = self._whole_line(operand, first, line)
+            whole_line, inside = lines[line]
+            whole_k = e.resize(k, "i64", signed=False)
             address, step = self._first_address(operand, whole_line, whole_k), operand.k_step * self.given.itemsize
             place = self._sum(self._times(k, operand.pitch), line, operand.start)
-            found.append(Source(address, step, operand.base, whole_k, inside, place))
+            apart = operand.pitch if operand.k_step == 1 else 1
+            found.append(Source(side, address, step, operand.base, whole_k, inside, place, apart))
         return found
 
+    def _whole_line(self, operand: Operand, first: Val, line: Val) -> tuple[Val, Val | None]:
+        """The number of a line, 0 where there is none, and whether there is."""
+        whole = self._plus(first, line)
+        inside = self._below(whole, operand.lines, operand.side)
+        return (whole if inside is None else self.e.select(inside, whole, self.b.const("i64", 0))), inside
+
+    def _loaded_at_once(self, operand: Operand) -> int:
+        """Elements side by side in memory, all of them inside or none, of which an invocation has a whole number."""
+        p, itemsize = self.product, self.given.itemsize
+        row, extent = (operand.line_step, p.k) if operand.k_step == 1 else (operand.k_step, operand.lines)
+        side = min(VECTOR_BYTES // itemsize, NEXT, operand.side * p.depth // p.group) if row else 1
+        while side > 1 and (row % side or extent % side):
+            side //= 2
+        return side if side * itemsize >= WORD else 1
+
     def _shared_out(self, count: int, along: int) -> Iterator[tuple[Val, Val]]:
-        """Quotients and remainders by `along` of those of so many numbers that are this invocation's turn."""
+        """Quotients and remainders by `along` of those of so many numbers that are this invocation's turn; of `along`
+        and the number of invocations one is a multiple of the other."""
         group = self.product.group
         high, low = self._split(self.own, along)
-        for turn in range(count // group):
-            if group % along:
-                yield self._split(self._sum(self.own, turn * group), along)
-            else:
-                yield self._sum(high, turn * (group // along)), low
+        for first in range(0, count, group):
+            yield self._sum(high, first // along), self._sum(low, first % along)
 
     def _first_address(self, operand: Operand, line: Val, k: Val) -> Val:
         """Of the element of the first slab."""
@@ -186,22 +203,31 @@ class Rectangle:
     def _elements(self, sources: list[list[Source]], number: Val) -> list[list[Val]]:
         """This invocation's elements of slab `number` of both operands; zeros where a matrix has ended."""
         start = self._times(number, self.product.depth)
-        return [[self._element(source, start) for source in part] for part in sources]
+        return [self._part(part, start) for part in sources]
 
-    def _element(self, source: Source, start: Val) -> Val:
-        p, e, b = self.product, self.e, self.b
-        k = self._sum(source.k, start)
-        ends = self._below(k, p.k, p.depth)
-        address = self._address(source, start, k, ends)
-        value = self._widened(b.load(address, memory_type(self.given), invariant=True))
-        inside = self._both(source.inside, ends)
-        return value if inside is None else e.select(inside, value, b.const(self.type, 0))
+    def _part(self, part: list[Source], start: Val) -> list[Val]:
+        """Of one operand, in the slab that begins with term `start`."""
+        found = []
+        for source in part:
+            ends, address = self._ends(source, start), self._sum(source.address, self._times(start, source.step))
+            if ends is not None:
+                address = self.e.select(ends, address, source.base)
+            found += self._loaded(source, address, ends)
+        return found
 
-    def _address(self, source: Source, start: Val, k: Val, ends: Val | None) -> Val:
-        """Of the element for term k of the slab that begins with term `start`; of some element where k is beyond the
-        last one."""
-        address = self._sum(source.address, self._times(start, source.step))
-        return address if ends is None else self.e.select(ends, address, source.base)
+    def _ends(self, source: Source, start: Val) -> Val | None:
+        """Whether there are such terms; None: always."""
+        p = self.product
+        return self._below(self._sum(source.k, start), p.k, p.depth)
+
+    def _loaded(self, source: Source, address: Val, ends: Val | None) -> list[Val]:
+        e, b, type = self.e, self.b, memory_type(self.given)
+        if source.side > 1:
+            found = b.load_vector(address, type, source.side, invariant=True)
+        else:
+            found = [b.load(address, type, invariant=True)]
+        inside, zero = self._both(source.inside, ends), b.const(self.type, 0)
+        return [x if inside is None else e.select(inside, x, zero) for x in map(self._widened, found)]
 
     def _widened(self, x: Val) -> Val:
         """An element as it is added up."""
@@ -217,8 +243,9 @@ class Rectangle:
 
     def _fill(self, sources: list[list[Source]], found: list[list[Val]], slot: Val) -> None:
         for part, values in zip(sources, found, strict=True):
-            for source, value in zip(part, values, strict=True):
-                self.b.shared_set(self.memory, self._sum(slot, source.place), value)
+            places = [self._sum(slot, s.place, n * s.apart) for s in part for n in range(s.side)]
+            for place, value in zip(places, values, strict=True):
+                self.b.shared_set(self.memory, place, value)
 
     # sums
 

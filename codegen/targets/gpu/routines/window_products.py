@@ -307,12 +307,12 @@ def _numbers(routine: Routine, name: str) -> tuple[int, ...]:
     return found
 
 
-def offsets(program: WindowProducts, routine: Routine) -> Array:
-    """Of each element of a window, in elements behind its first; as many as whole blocks have."""
+def offsets(program: WindowProducts, routine: Routine, count: int = 0) -> Array:
+    """Of each element of a window, in elements behind its first; so many, or as many as whole blocks have."""
     window, dilation = _numbers(routine, "window"), _numbers(routine, "dilation")
     steps = [prod(program.extents), *[n * prod(program.extents[d + 1 :]) for d, n in enumerate(dilation)]]
     index = np.indices((program.channels, *window)).reshape(len(steps), -1)
-    found = np.zeros(program.blocks * program.block, np.int32)
+    found = np.zeros(count or program.blocks * program.block, np.int32)
     found[: program.depth] = np.tensordot(steps, index, 1)
     return routine.constant(found)
 

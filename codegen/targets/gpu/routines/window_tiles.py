@@ -44,6 +44,7 @@ class WindowRectangle(Rectangle):
     def __init__(self, e: Emitter, program: WindowTiles, number: Val) -> None:
         self.windows = program.windows
         self.offsets = e.table.params[OFFSETS]
+        self.starts: dict[Val, Val] = {}  # of windows, by their columns
         super().__init__(e, program.product, StoredProduct(), number)
 
     def _operands(self) -> list[tuple[Operand, Val]]:
@@ -56,21 +57,36 @@ class WindowRectangle(Rectangle):
         """Of a window, that of its first element."""
         if operand.k_step:
             return super()._first_address(operand, line, k)
+        if line not in self.starts:
+            self.starts[line] = self._window(operand.base, line)
+        return self.starts[line]
+
+    def _window(self, x: Val, column: Val) -> Val:
         e, w = self.e, self.windows
-        extents = prod(w.extents)
-        number, *place = digits(e, line, (w.batch, *w.places))
-        start = self._times(self._sum(self._times(number, w.groups), self.batch), w.channels * extents)
+        number, *place = digits(e, column, (w.batch, *w.places))
+        start = self._times(self._sum(self._times(number, w.groups), self.batch), w.channels * prod(w.extents))
         for d, own in enumerate(place):
             start = self._sum(start, self._times(own, w.strides[d] * prod(w.extents[d + 1 :])))
-        return e.at(operand.base, start, self.given.itemsize)
+        return e.at(x, start, self.given.itemsize)
 
-    def _address(self, source: Source, start: Val, k: Val, ends: Val | None) -> Val:
-        if source.step:
-            return super()._address(source, start, k, ends)
-        e, b = self.e, self.b
-        known = k if ends is None else e.select(ends, k, b.const("i64", 0))
-        offset = b.load(e.at(self.offsets, known, OFFSET), "i32", invariant=True)
-        return e.at(source.address, e.resize(offset, "i64"), self.given.itemsize)
+    def _part(self, part: list[Source], start: Val) -> list[Val]:
+        """The terms of the elements differ by numbers that are known, so that one address in the table is enough."""
+        if part[0].step:
+            return super()._part(part, start)
+        e, b, p, found = self.e, self.b, self.product, list[Val]()
+        table = e.at(self.offsets, self._sum(part[0].k, start), OFFSET)
+        for n, source in enumerate(part):
+            place = e.offset(table, n * p.group // p.broad * OFFSET)
+            offset = b.load(place, "i32", invariant=True)
+            found += self._loaded(source, self._behind(source.address, offset), self._ends(source, start))
+        return found
+
+    def _behind(self, address: Val, offset: Val) -> Val:
+        """The address of an element so many behind one, in 32 bits where they suffice."""
+        e, w, itemsize = self.e, self.windows, self.given.itemsize
+        if w.channels * prod(w.extents) * itemsize >= 1 << 32:
+            return e.at(address, e.resize(offset, "i64"), itemsize)
+        return self._plus(address, self._times(offset, itemsize))
 
     @property
     def row_length(self) -> int:
@@ -103,7 +119,9 @@ def _make(routine: Routine) -> None:
     program = _program(routine)
     assert program is not None
     x, kernel = routine.inputs
-    arrays = (kernel, x, *routine.outputs, window_products.offsets(program.windows, routine))
+    slabs = -(-program.product.k // program.product.depth)
+    offsets = window_products.offsets(program.windows, routine, slabs * program.product.depth)
+    arrays = (kernel, x, *routine.outputs, offsets)
     routine.by_groups("convolution", program, program.product.tiles, *arrays)
 
 
