@@ -81,7 +81,7 @@ class Words:
         self.interface: list[int] = []
         self.modes: list[int] = []
         self.label = 0
-        self.constants: set[int] = set()
+        self.constants: dict[int, float | int] = {}  # id -> value
         self.zeros: set[int] = set()  # among the constants: 0.0, not -0.0
         self._made: dict[Hashable, int] = {}
         self._glsl: int | None = None
@@ -148,7 +148,7 @@ class Words:
             return Val(self._global(("const", bool(value)), f"Constant{bool(value)}", typed=kind), type)
         words = constant_words(type, value)
         number = self._global(("const", type, *words), "Constant", *words, typed=kind)
-        self.constants.add(number)
+        self.constants[number] = value
         if type[0] == "f" and not any(words):
             self.zeros.add(number)
         return Val(number, type)

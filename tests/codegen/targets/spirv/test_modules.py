@@ -16,7 +16,19 @@ from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.types import TensorType, bfloat16, bool_, dtype_named, float16, float32, float64, int8, int16, int64
+from loopgrad.graph.types import (
+    TensorType,
+    bfloat16,
+    bool_,
+    dtype_named,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+)
 from tests.codegen.kernel.random_kernels import random_kernel
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import program_of
@@ -84,6 +96,28 @@ def test_drivers_that_reason_wrongly_about_bits_can_not():
         assert len(zeros) == masked
         assert masked == all(used == ["OpBitwiseXor"] for used in uses if used not in zeros)
         assert len(made) > 3
+
+
+def test_products_by_constants_say_of_what_they_are_multiples():
+    """What is hidden is the product by the odd part; the power of two is a shift."""
+    build = Build(6)
+    (i,) = build.indices
+    x = build.load(build.param(int32, 6), i)
+    build.store(build.param(int32, 6, "write"), i, build.one("mul", (x, build.const(12, int32))))
+    artifact = compile_program(program_of(build.kernel()), Options(), Features(known_bits=False))
+    validate(artifact)
+    lines = [line.split() for line in artifact.texts["spirv"].split("\n\n")[0].splitlines()]
+    values = {line[2]: int(line[3].removeprefix("%"), 0) for line in lines if line[0] == "OpConstant"}
+
+    def used_by(name):
+        return [line for line in lines if name in line[3:]]
+
+    (product,) = [line for line in lines if line[0] == "OpIMul" and values.get(line[4]) == 3]
+    (hidden,) = used_by(product[2])
+    assert hidden[0] == "OpBitwiseXor"
+    (shifted,) = used_by(hidden[2])
+    assert shifted[0] == "OpShiftLeftLogical"
+    assert values[shifted[4]] == 2
 
 
 def test_rows_of_a_subgroup_meet_in_registers():
