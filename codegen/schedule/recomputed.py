@@ -14,14 +14,15 @@ from collections.abc import Collection
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.cost import AGAIN, EXPENSIVE
+from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LOAD, own_cost
 from loopgrad.codegen.schedule.levels import Levels
 from loopgrad.codegen.schedule.partition import MOST_LOOKED_AT, Partition, is_stack
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.primitives import ELEMENTWISE
+from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 
 SHORT_ROW: Final = 1 << 12
+ALONG: Final = frozenset({*ELEMENTWISE, "broadcast", "const"})
 FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
 
 KernelKey = tuple[int, int, int]  # level, lanes, how many of these its reductions combine
@@ -96,18 +97,18 @@ def worth_keeping(partition: Partition, value: Value, cost: float, stored: Colle
     element, storing it saves no reading, and on a GPU its writing takes as long as some twenty operations do. Shorter
     rows may stay in memory of a workgroup that reduces them, which takes less than either. On an H200 softmax of rows
     of 50,000 takes 1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where they aren't."""
-    if cost < EXPENSIVE or cost >= AGAIN or partition.in_order:
+    if cost < EXPENSIVE or cost >= CEILING or partition.in_order:
         return cost >= EXPENSIVE
-    short = not value.shape or (value.shape[-1] <= SHORT_ROW and _reduced_by_rows(partition, value))
+    short = not value.shape or _reduced_by_short_rows(partition, value)
     return short or not _of_one_array(partition, value, stored)
 
 
-def _reduced_by_rows(partition: Partition, value: Value) -> bool:
-    """Whether workgroups reduce rows of what is made of it, element by element."""
+def _reduced_by_short_rows(partition: Partition, value: Value) -> bool:
+    """Whether workgroups reduce rows, which are short, of what is made of it, element by element."""
     pending, seen = [value], {value}
     while pending and len(seen) <= MOST_LOOKED_AT:
         for reader in partition.readers.get(pending.pop(), ()):
-            if partition.role[reader] is Role.REDUCE:
+            if partition.role[reader] is Role.REDUCE and _row(partition, reader) <= SHORT_ROW:
                 return True
             if reader.op in ELEMENTWISE or reader.op == "reshape":
                 fresh = [v for v in reader.results if v not in seen]
@@ -116,28 +117,41 @@ def _reduced_by_rows(partition: Partition, value: Value) -> bool:
     return False
 
 
+def _row(partition: Partition, reduction: Node) -> int:
+    """The elements that are one afterwards, where they lie side by side and it isn't only a part of a sum; else more
+    than any row has."""
+    after = [reader for v in reduction.results for reader in partition.readers.get(v, ())]
+    if any(reader.op in REDUCTIONS for reader in after):
+        return SHORT_ROW + 1
+    shape, attrs = reduction.operands[0].shape, reduction.attrs
+    axes = (attrs["axis"],) if "axis" in attrs else attrs.get("axes", ())
+    last = axes and sorted(axes) == list(range(len(shape) - len(axes), len(shape)))
+    return prod([shape[axis] for axis in axes]) if last else SHORT_ROW + 1
+
+
 def _of_one_array(partition: Partition, value: Value, stored: Collection[Value]) -> bool:
-    """Whether one value of its size in memory is all that the value is made of, but for smaller ones in memory that are
-    repeated."""
-    found, size = value, prod(value.shape)
-    while not _in_memory(partition, found, stored):
-        node = found.node
-        if node is None or node.op not in ELEMENTWISE:
+    """Whether one value of its size in memory is all that the value is made of, element by element and in few
+    operations, but for constants and fewer elements, which are stored where they are expensive."""
+    size, pending, seen, cost = prod(value.shape), [value], {value}, 0.0
+    arrays = set[Value]()
+    while pending:
+        found = pending.pop()
+        if found is not value and prod(found.shape) < size:
+            cost += LOAD
+        elif _in_memory(partition, found, stored):
+            cost += LOAD
+            arrays.add(found)
+        else:
+            assert found.node is not None
+            if found.node.op not in ALONG:
+                return False
+            cost += own_cost(found.node)
+            fresh = [v for v in found.node.operands if v not in seen]
+            seen.update(fresh)
+            pending += fresh
+        if len(arrays) > 1 or cost >= AGAIN:
             return False
-        wide = [v for v in dict.fromkeys(node.operands) if not _repeated(partition, v, size, stored)]
-        if len(wide) != 1:
-            return False
-        found = wide[0]
-    return found.dtype.bits <= value.dtype.bits
-
-
-def _repeated(partition: Partition, value: Value, size: int, stored: Collection[Value]) -> bool:
-    """Whether it is a constant, or fewer elements in memory."""
-    while value.node is not None and value.node.op in ("broadcast", "reshape") and value not in stored:
-        value = value.node.operands[0]
-    if value.node is not None and value.node.op == "const":
-        return True
-    return prod(value.shape) < size and _in_memory(partition, value, stored)
+    return len(arrays) == 1 and arrays.pop().dtype.bits <= value.dtype.bits
 
 
 def _in_memory(partition: Partition, value: Value, stored: Collection[Value]) -> bool:

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.options import DEFAULT_OPTIONS
+from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.schedule.partition import Partition
+from loopgrad.graph import ops
+from loopgrad.graph.build import trace
+from loopgrad.graph.types import TensorType, float32
 
 
 def chained_sums(n, x):
@@ -44,3 +49,21 @@ def test_the_gradient_of_dependent_sums(device):
     for y in reversed(steps):
         slope = slope * 0.9 + np.sum(slope) * 2e-3 * y
     np.testing.assert_allclose(lg.grad(lambda x: lg.sum(chained_sums(n, x)))(lg.asarray(x)), slope, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("axes", "stored"), [((0, 2), 0), ((2,), 1)])
+def test_what_is_made_of_one_array_is_stored_only_where_short_rows_keep_it(axes, stored):
+    """Those of batch norm aren't rows. A guarded quotient counts its parts once."""
+    shape = (64, 8, 100)
+
+    def scaled(x, root):
+        quotient = ops.div(x, ops.broadcast(ops.sqrt(root), shape, (1,)))
+        guarded = ops.select(ops.and_(ops.eq(x, 0.0), ops.is_nan(quotient)), x, quotient)
+        kept = [axis for axis in range(3) if axis not in axes]
+        total = ops.reduce_sum(ops.mul(guarded, guarded), axes)
+        return [ops.mul(guarded, ops.broadcast(total, shape, tuple(kept)))]
+
+    graph, _ = trace(scaled, [TensorType(shape, float32), TensorType((8,), float32)])
+    program = schedule(graph, DEFAULT_OPTIONS)
+    written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
+    assert written.count(int(np.prod(shape))) == 1 + stored
