@@ -129,25 +129,37 @@ class RegisterRows:
 
     def folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
         """That of the whole row."""
-        e, b = self.e, self.b
-        distance = 1
-        while distance < min(self.shape.members, b.neighbours):
-            other = tuple([self._across(x, distance) for x in mine])
-            distance *= 2
-            if r.kind == "add":  # either way round it is the same
-                mine = combined(e, r, mine, other)
-                continue
-            bit = b.inst("BitwiseAnd", "i32", self.member, b.const("i32", distance // 2))
-            lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
-            x, y = (
-                tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)])
-                for p, q in ((mine, other), (other, mine))
-            )
-            mine = combined(e, r, x, y)
+        b = self.b
+        mine = self._exchanged(r, mine, min(self.shape.members, b.neighbours))
         if self.parts < 2:
             return mine
-        part, _ = self._split(b.local_id(), b.neighbours)
-        return self._gathered(self.partials[n, slot], r, part, mine, self.parts)
+        array, own = self.partials[n, slot], b.local_id()
+        part, _ = self._split(own, b.neighbours)
+        if self.parts > b.neighbours:
+            return self._gathered(array, r, part, mine, self.parts)
+        array.set(part, mine)
+        b.barrier()
+        other = b.inst("BitwiseAnd", "i32", own, b.const("i32", self.parts - 1))
+        first = b.inst("IMul", "i32", self.near, b.const("i32", self.parts))
+        return self._exchanged(r, array.get(b.inst("IAdd", "i32", first, other)), self.parts)
+
+    def _exchanged(self, r: Reduction, mine: Partial, count: int) -> Partial:
+        """What so many neighbours make, a power of two."""
+        e, b, distance = self.e, self.b, 1
+        while distance < count:
+            other = tuple([self._across(x, distance) for x in mine])
+            if r.kind == "add":  # either way round it is the same
+                mine = combined(e, r, mine, other)
+            else:
+                bit = b.inst("BitwiseAnd", "i32", b.local_id(), b.const("i32", distance))
+                lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+                x, y = (
+                    tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)])
+                    for p, q in ((mine, other), (other, mine))
+                )
+                mine = combined(e, r, x, y)
+            distance *= 2
+        return mine
 
     def _gathered(self, array: GroupPartials, r: Reduction, own: Val, mine: Partial, count: int) -> Partial:
         """What `count` neighbours in an array of the workgroup make, of which the invocation's is at place `own`."""

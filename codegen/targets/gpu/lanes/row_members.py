@@ -21,9 +21,9 @@ from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
 MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
-MOST_HELD_OF_LONG: Final = 48
+MOST_HELD_OF_LONG: Final = 64
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
-MOST_WEIGHT: Final = 4000  # of an invocation's code
+MOST_WEIGHT: Final = 8000  # of an invocation's code
 SECTOR: Final = 32  # bytes that memory gives at least
 
 
@@ -43,16 +43,21 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     if found is None or found[0] > geometry.group:
         return None
     members, turns = found
-    between = kernel.stages[0].params[len(kernel.params) :]
-    kept, most_held = [param for param in between if param.size != rows], MOST_HELD
+    shape = RowMembers(members, turns, side)
     if members > WARP and turns > MOST_TURNS:
         return None
-    if members > WARP:  # what is read again stays in registers, too: they are too many for the caches
-        kept, most_held = [*kept, *_read(kernel, rows * length)], MOST_HELD_OF_LONG
-    held = sum([-(-param.dtype.itemsize // 4) for param in kept]) * turns * side
-    if held > most_held or turns * side * sum(map(weight, lanes)) > MOST_WEIGHT:
-        return None
-    return RowMembers(members, turns, side)
+    heavy = turns * side * sum(map(weight, lanes)) > MOST_WEIGHT
+    return None if heavy or held_words(kernel, shape) > (MOST_HELD_OF_LONG if members > WARP else MOST_HELD) else shape
+
+
+def held_words(kernel: Kernel, shape: RowMembers) -> int:
+    """Of a row's elements, in registers of an invocation. Of long rows what is read again stays there, too: they are
+    too many for the caches."""
+    rows, length = kernel.domain
+    kept = [param for param in kernel.stages[0].params[len(kernel.params) :] if param.size != rows]
+    if shape.members > WARP:
+        kept += _read(kernel, rows * length)
+    return sum([-(-param.dtype.itemsize // 4) for param in kept]) * shape.turns * shape.side
 
 
 def _apart(kernel: Kernel) -> bool:

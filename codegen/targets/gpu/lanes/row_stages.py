@@ -16,9 +16,10 @@ Launches in between that have nothing to do with the rows come after the stages,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from types import MappingProxyType
 from typing import Final
 
 from loopgrad.codegen.kernel.linear_index import Linear, linear, places
@@ -203,6 +204,7 @@ class _Fusion:
 
     def fused(self, run: _Run) -> LaunchStep:
         between = self.between(run)
+        copied = self.copied(run, between)
         params: dict[int, BufferParam] = {}
         for stage in run.stages:
             for slot, param in zip(stage.step.slots, stage.kernel.params, strict=True):
@@ -210,8 +212,10 @@ class _Fusion:
                     params[slot] = param
         slots = [slot for slot in params if slot not in between]
         numbers = {slot: i for i, slot in enumerate([*slots, *between])}
-        whole = tuple([params[slot] for slot in numbers])
-        kernels = [WithParams(s.kernel, whole, [numbers[slot] for slot in s.step.slots]).run() for s in run.stages]
+        whole = tuple([params[slot] for slot in [*numbers, *copied]])
+        copies = {numbers[slot]: len(numbers) + i for i, slot in enumerate(copied)}
+        own = [[numbers[slot] for slot in stage.step.slots] for stage in run.stages]
+        kernels = [WithParams(s.kernel, whole, o, copies).run() for s, o in zip(run.stages, own, strict=True)]
         name = "_".join([kernels[0].name, *[k.name.partition("_")[2] for k in kernels[1:]]])
         domain = (run.rows, run.length)
         body = Block((KValue(int64), KValue(int64)))
@@ -237,6 +241,27 @@ class _Fusion:
                 found.append(slot)
                 arrays.append(param)
         return found
+
+    def copied(self, run: _Run, between: Sequence[int]) -> list[int]:
+        """Slots for rows' own elements that others need as well. Later stages read a copy, for which they needn't wait
+        as for memory."""
+        kernels, rows, found = [stage.kernel for stage in run.stages], (run.rows, run.length), list[int]()
+        arrays = [self.param(run, slot) for slot in between]
+        for slot in sorted((run.written & run.read).difference(between)):
+            touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
+            if _elements(touching[0], slot) != run.rows or not all(keeps_row_elements(s, slot, rows) for s in touching):
+                continue
+            folded = any(stage.step.slots[r.param] == slot for stage in touching for r in stage.kernel.reductions)
+            arrays.append(self.param(run, slot))
+            if not folded and stage_tiles(*rows, kernels, self.geometry, arrays) is not None:
+                found.append(slot)
+            else:
+                arrays.pop()
+        return found
+
+    def param(self, run: _Run, slot: int) -> BufferParam:
+        stage = next(stage for stage in run.stages if slot in stage.writes)
+        return stage.kernel.params[stage.step.slots.index(slot)]
 
 
 def with_launched_kernels(program: Program, kernels: Sequence[Kernel], steps: Sequence[Step]) -> Program:
@@ -288,16 +313,28 @@ def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
 
 
 class WithParams(Rebuilder):
-    """The kernel with other parameters: those at `places`."""
+    """The kernel with other parameters: those at `places`. What is stored in some is stored in their `copies` too, from
+    which it is loaded."""
 
-    def __init__(self, kernel: Kernel, params: tuple[BufferParam, ...], places: Sequence[int]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        params: tuple[BufferParam, ...],
+        places: Sequence[int],
+        copies: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         super().__init__(kernel)
-        self.params, self.places = params, places
+        self.params, self.places, self.copies = params, places, copies
 
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
         results = self.copy(op, operands)
-        if "param" in op.attrs:
-            self.out[-1].attrs = {**op.attrs, "param": self.places[op.attrs["param"]]}
+        if "param" not in op.attrs:
+            return results
+        place = self.places[op.attrs["param"]]
+        copy = self.copies.get(place)
+        self.out[-1].attrs = {**op.attrs, "param": copy if copy is not None and op.opcode == "load" else place}
+        if copy is not None and op.opcode == "store":
+            self.out.append(KOp("store", operands, (), {**op.attrs, "param": copy}))
         return results
 
     def run(self) -> Kernel:

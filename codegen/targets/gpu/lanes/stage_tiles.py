@@ -33,7 +33,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     reduced_rows,
     row_pitch,
 )
-from loopgrad.codegen.targets.gpu.lanes.row_members import row_members
+from loopgrad.codegen.targets.gpu.lanes.row_members import held_words, row_members
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType
 
@@ -75,8 +75,7 @@ def held_resident(kernel: Kernel, shape: RowMembers, group: int) -> int:
     long where each of 32 elements has another register, layer norm 1.2 times; of rows of 4,096 both take 0.9 times."""
     if shape.members <= WARP:
         return 0
-    words = max([4, *[param.dtype.itemsize for param in kernel.params]]) // 4
-    held = shape.turns * shape.side * words
+    held = held_words(kernel, shape)
     needed = max(min(2 * held, MOST_TWICE), held) + HELD_BESIDE
     return max(min(REGISTERS // (group * -(-needed // UNIT) * UNIT), MOST_RESIDENT), FEWEST_RESIDENT)
 

@@ -99,6 +99,22 @@ def test_what_lies_in_memory_between_stages_isnt_held() -> None:
     assert members(both, 32) is None
 
 
+def rooted(x: Value) -> list[Value]:
+    root = ops.sqrt(ops.reduce_sum(ops.mul(x, x), (1,)))
+    return [ops.div(x, spread(root, x)), root]
+
+
+def test_what_a_row_hands_on_may_be_a_result_too() -> None:
+    """The next stage has a copy of it."""
+    assert members(rooted, 32) == RowMembers(members=4, turns=2, side=4)
+    graph, type = of_rows(rooted, 32, float32)
+    made = executable_of(schedule(graph, DEFAULT_OPTIONS))
+    assert len(made.program.kernels) == 1
+    x = np.random.default_rng(3).normal(size=type.shape).astype(np.float32)
+    for got, want in zip(made.run([device().put(x)]), interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=5e-6, atol=1e-6)
+
+
 def below_the_largest(x: Value) -> list[Value]:
     """Few operations."""
     return [ops.sub(x, spread(ops.reduce_max(x, (1,)), x))]
