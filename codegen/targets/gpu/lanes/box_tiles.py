@@ -1,18 +1,21 @@
 """A box of lanes by one workgroup (see boxes): loads in their own orders into its memory, a barrier, then the lanes.
 
+    words of 4 bytes along d0, from memory          d0: a b c d | e f g h | ...      one for each place along d1
+    what an invocation has: 4 words, 16 lanes       abcd, ijkl, qrst, yz01      ->   aiqy, bjrz, cks0, dlt1 along d1
+
 A lane that lies outside of the domain reads what the last one inside does, and writes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from loopgrad.codegen.kernel.footprint import Order, index_of
 from loopgrad.codegen.kernel.linear_index import linear
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
 from loopgrad.codegen.targets.gpu.lanes.boxes import BANKS, Boxes
@@ -20,7 +23,7 @@ from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import most_streamed
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
 from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, digits, emit_together
-from loopgrad.graph.types import bool_
+from loopgrad.graph.types import DType, bool_
 
 BITS = {"f16": "i16"}  # as which an element waits, where that keeps all of it
 
@@ -35,13 +38,13 @@ class BoxTiles:
         for exchange in boxes.exchanges:
             self.loads.setdefault(exchange.order, []).append(ops[exchange.place])
         made = [op for row in self.loads.values() for op in row]
-        self.arrays = {op: GroupArray(e, self._type(op), boxes.room) for op in made}
+        self.usual: Order = tuple(reversed(range(len(boxes.extents))))
+        self.forms, self.each = linear(e.kernel), -(-boxes.lanes // e.b.group)
+        self.dim = self._dim_of_words()
+        self.arrays = {op: GroupArray(e, self._type(op) if self.dim is None else "i32", boxes.room) for op in made}
         body = e.kernel.body
         self.rest = Block(body.arguments, [op for op in ops if op not in self.arrays], ())
         self.inside = KValue(bool_)
-        self.each = -(-boxes.lanes // e.b.group)
-        self.usual: Order = tuple(reversed(range(len(boxes.extents))))
-        self.forms = linear(e.kernel)
 
     def emit_box(self, number: Val) -> None:
         """The box of that number. What the one before left in memory has been read by all who need it."""
@@ -55,7 +58,10 @@ class BoxTiles:
             side = self.boxes.side if all(self._side_by_side(op, order[0]) for op in ops) else 1
             self._in_batches(partial(self._exchange, order, ops), len(ops), side)
         self.b.barrier()
-        self._in_batches(self._lanes, 1, self.boxes.side)
+        if self.dim is None:
+            self._in_batches(self._lanes, 1, self.boxes.side)
+        else:
+            self._squares(self.dim)
 
     # numbers
 
@@ -92,12 +98,14 @@ class BoxTiles:
         steps = range(0, many or self.each, side)
         return [b.inst("IAdd", "i32", start, self._i32(b.group * n)) if n else start for n in steps]
 
-    def _digits(self, position: Val, order: Order) -> list[Val]:
-        """Where in the box the lane at this position of an order is, along every dim (i32)."""
+    def _digits(self, position: Val, order: Order, extents: Sequence[int] = ()) -> list[Val]:
+        """Where in the box, or what has these extents, the lane at this position of an order is, along every dim
+        (i32)."""
         b, found, rest = self.b, [self._i32(0)] * len(order), position
+        extents = extents or self.boxes.extents
         *lower, last = order
         for d in lower:
-            extent = self.boxes.extents[d]
+            extent = extents[d]
             if extent > 1:
                 above = b.inst("UDiv", "i32", rest, self._i32(extent))
                 found[d] = b.inst("ISub", "i32", rest, b.inst("IMul", "i32", above, self._i32(extent)))
@@ -121,8 +129,8 @@ class BoxTiles:
         """The place of the lane that is so many further along a dim, of those side by side."""
         return self.b.inst("IAdd", "i32", place, self._i32(beside * self.boxes.pitches[dim])) if beside else place
 
-    def _enter(self, found: Sequence[Val], dim: int = 0, side: int = 1, beside: int = 0) -> None:
-        """What follows is the lane there, or so many further along the dim, of `side` that lie side by side."""
+    def _enter(self, found: Sequence[Val], beside: Mapping[int, int], side: int) -> None:
+        """What follows is the lane there, or so many further along some dims, of `side` that lie side by side."""
         e, b, boxes = self.e, self.b, self.boxes
         inside, lane = b.const("bool", True), b.const("i64", 0)
         parts = zip(e.kernel.body.arguments, found, self.origin, boxes.domain, boxes.extents, strict=True)
@@ -130,12 +138,23 @@ class BoxTiles:
             index = b.inst("IAdd", "i64", origin, e.resize(digit, "i64", signed=False))
             if extent % part:
                 inside = e.both(inside, b.inst("SLessThan", "bool", index, b.const("i64", extent)))
-                index = e.bound_integer(index, extent - (side if d == dim else 1))
-            if d == dim and beside:
-                index = b.inst("IAdd", "i64", index, b.const("i64", beside))
+                index = e.bound_integer(index, extent - (side if d in beside else 1))
+            if beside.get(d):
+                index = b.inst("IAdd", "i64", index, b.const("i64", beside[d]))
             e.values[argument] = index
             lane = b.inst("IAdd", "i64", b.inst("IMul", "i64", lane, b.const("i64", extent)), index)
         e.lane, e.values[self.inside] = lane, inside
+
+    def _dim_of_words(self) -> int | None:
+        """Along which dim words lie whose elements go to as many rows: that of the only order in which loads are made,
+        if all are of whole words."""
+        boxes, last = self.boxes, self.usual[0]
+        if boxes.side == 1 or len(self.loads) > 1:
+            return None
+        ((order, ops),) = self.loads.items()
+        words = all(SIZE[self._type(op)] * boxes.side == WORD and self._side_by_side(op, order[0]) for op in ops)
+        squares, own = boxes.lanes % (self.b.group * boxes.side**2) == 0, self.once(len(ops)) % boxes.side == 0
+        return order[0] if words and squares and own and order[0] != last else None
 
     # the two halves
 
@@ -162,11 +181,14 @@ class BoxTiles:
         needed = {need for op in ops for need in index_of(op, set(e.kernel.body.ops)) or ()}
         indices = tuple([op.operands[0] for op in ops])
         block = Block((), [op for op in e.kernel.body.ops if op in needed], indices)
-        lanes = emit_together(e, [partial(self._enter, row, dim, side) for row in found], block, self.emit_block)
+        lanes = emit_together(e, [partial(self._enter, row, {dim: 0}, side) for row in found], block, self.emit_block)
         loaded = [[self._load(op, index, side) for op, index in zip(ops, row, strict=True)] for row in lanes]
         for position, row, values in zip(positions, found, loaded, strict=True):
             place = self._place(row)
             for op, neighbours in zip(ops, values, strict=True):
+                if self.dim is not None:
+                    self.arrays[op].set(place, neighbours[0])
+                    continue
                 for beside, value in enumerate(neighbours):
                     keep = partial(self.arrays[op].set, self._beside(place, dim, beside), value)
                     if whole:
@@ -176,6 +198,8 @@ class BoxTiles:
 
     def _load(self, op: KOp, index: Val, side: int) -> list[Val]:
         place, type = self.e.element(op.attrs["param"], index), self._type(op)
+        if self.dim is not None:
+            return [self.b.load(place, "i32", invariant=True)]
         if side == 1:
             return [self.b.load(place, type, invariant=True)]
         return self.b.load_vector(place, type, side, invariant=True)
@@ -185,19 +209,47 @@ class BoxTiles:
         enter = [partial(self._begin, p, whole, side, n) for p in positions for n in range(side)]
         emit_together(self.e, enter, self.rest, self._guarded, side, self.inside)
 
+    def _squares(self, dim: int) -> None:
+        """This invocation's lanes, some along `dim` and as many along the last one."""
+        b, e, side, last = self.b, self.e, self.boxes.side, self.usual[0]
+        extents = [n // side if d in (dim, last) else n for d, n in enumerate(self.boxes.extents)]
+
+        def square(k: Val) -> None:
+            position = b.inst("IAdd", "i32", b.local_id(), b.inst("IMul", "i32", k, self._i32(b.group)))
+            found = self._digits(position, self.usual, extents)
+            found = [b.inst("IMul", "i32", x, self._i32(side)) if d in (dim, last) else x for d, x in enumerate(found)]
+            place = self._place(found)
+            words = {op: [a.get(self._beside(place, last, n)) for n in range(side)] for op, a in self.arrays.items()}
+            each = [(along, beside) for along in range(side) for beside in range(side)]
+            enter = [partial(self._begin_in_square, found, dim, lane, words) for lane in each]
+            emit_together(e, enter, self.rest, self._guarded, side, self.inside)
+
+        counted(e, self._i32(self.boxes.lanes // (b.group * side * side)), square)
+
+    def _begin_in_square(
+        self, found: Sequence[Val], dim: int, lane: tuple[int, int], words: Mapping[KOp, Sequence[Val]]
+    ) -> None:
+        e, b, (along, beside) = self.e, self.b, lane
+        self._enter(found, {dim: along, self.usual[0]: beside}, self.boxes.side)
+        for op, held in words.items():
+            dtype, type = e.kernel.params[op.attrs["param"]].dtype, self._type(op)
+            part = b.inst("ShiftRightLogical", "i32", held[beside], self._i32(8 * SIZE[type] * along))
+            e.values[op.results[0]] = from_memory(e, self._as_loaded(b.inst("UConvert", type, part), dtype), dtype)
+
     def _begin(self, position: Val, whole: bool, side: int, beside: int) -> None:
         e, last = self.e, self.usual[0]
         found = self._digits(self._bounded(position, whole), self.usual)
-        self._enter(found, last, side, beside)
+        self._enter(found, {last: beside}, side)
         if not whole:
             present = self.b.inst("ULessThan", "bool", position, self._i32(self.boxes.lanes))
             e.values[self.inside] = e.both(e.values[self.inside], present)
         place = self._beside(self._place(found), last, beside)
         for op, array in self.arrays.items():
-            dtype, value = e.kernel.params[op.attrs["param"]].dtype, array.get(place)
-            if memory_type(dtype) != value.type:
-                value = e.bitcast(value, memory_type(dtype))
-            e.values[op.results[0]] = from_memory(e, value, dtype)
+            dtype = e.kernel.params[op.attrs["param"]].dtype
+            e.values[op.results[0]] = from_memory(e, self._as_loaded(array.get(place), dtype), dtype)
+
+    def _as_loaded(self, value: Val, dtype: DType) -> Val:
+        return value if memory_type(dtype) == value.type else self.e.bitcast(value, memory_type(dtype))
 
     def _guarded(self, e: Emitter, block: Block) -> tuple[Val, ...]:
         """One operation; with an effect only where the lane is in the domain."""
