@@ -41,7 +41,7 @@ def of_words(e: Emitter, words: Sequence[Val]) -> list[Val]:
 
 
 def words_of(e: Emitter, values: Sequence[Val]) -> list[Val]:
-    """Neighbouring bfloat16 in pairs. The lower half of NaN may be anything: some instructions give one of their own."""
+    """Neighbouring bfloat16 in pairs. The lower half of NaN may be anything: instructions have their own."""
     bits, half, mask = [e.bitcast(x, "i32") for x in values], e.b.const("i32", 16), e.b.const("i32", -1 << 16)
     lower = [e.b.inst("ShiftRightLogical", "i32", x, half) for x in bits[::2]]
     upper = [e.b.inst("BitwiseAnd", "i32", x, mask) for x in bits[1::2]]
