@@ -81,6 +81,8 @@ class DType:
         tensor `value.astype`."""
         if hasattr(value, "astype") and not isinstance(value, np.ndarray | np.generic):
             return value.astype(self)
+        if self.name == "bfloat16":  # ml_dtypes' class takes no sequences, and text ends the process
+            return np.asarray(value, np.float64).astype(self.np)[()]
         return self.np.type(value)
 
     @property

@@ -165,6 +165,15 @@ def test_dtypes_are_called(device: str) -> None:
     assert lg.grad(lambda x: lg.float64(x) ** 2)(3.0) == 6.0
 
 
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_dtypes_make_numbers_of_what_numpy_s_do(name: str) -> None:
+    dtype = getattr(lg, name)
+    assert [dtype("1.5"), dtype(10**30) > 1e29, dtype(2).dtype] == [1.5, True, dtype.np]
+    np.testing.assert_array_equal(dtype([1, 2.5]).astype(float), [1, 2.5])
+    with pytest.raises(ValueError, match="could not convert string"):
+        dtype("x")
+
+
 def test_names_that_are_not_offered_say_what_to_do() -> None:
     for name, instead in ABSENT.items():
         assert name not in lg.__all__
