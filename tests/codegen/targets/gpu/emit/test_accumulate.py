@@ -172,7 +172,8 @@ def test_a_zero_keeps_its_sign_in_any_order(kind):
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max"])
 @pytest.mark.parametrize("dtype", [int8, int16, int32, int64, uint8, uint16, uint32, uint64], ids=str)
 def test_integers(dtype, kind):
-    x = np.random.default_rng(5).integers(0, 9, SIZE).astype(dtype.np)
+    limits = np.iinfo(dtype.np)
+    x = np.random.default_rng(5).integers(limits.min, limits.max, SIZE, dtype.np, endpoint=True)
     check(scatter(dtype, SIZE, 13, kind), [x, places(13), np.full(13, 3, dtype.np)])
 
 
