@@ -122,6 +122,17 @@ def test_tall_tiles_and_rows_in_memory(units: str, monkeypatch: pytest.MonkeyPat
             near(got, right, dtype)
 
 
+def test_keys_that_there_are_not_have_no_weight(units: str) -> None:
+    """The last block of 70 keys is filled up with zeros, whose scores would be 181 above all others."""
+    with lg.default_device(units):
+        q, k = lg.full((20, 8), 8.0, dtype=lg.bfloat16), lg.full((70, 8), -8.0, dtype=lg.bfloat16)
+        v, ct = narrow("bfloat16", (70, 16), (20, 16))
+        slopes = lg.compile(lg.grad(lambda *qkv: lg.sum(lg.attention(*qkv) * ct), argnums=(0, 1, 2)))
+        by_query, by_key, by_value = slopes(q, k, v)
+        near(by_value, np.tile(wide(ct)[0].sum(0) / 70, (70, 1)), "bfloat16")
+        assert all(np.isfinite(x).all() for x in wide(by_query, by_key))
+
+
 def test_who_does_it(units: str) -> None:
     """Batches are one launch, layers of a loop as well; lanes, other dtypes and long rows have no routine."""
     with lg.default_device(units):
