@@ -16,6 +16,8 @@ from contextlib import ExitStack, suppress
 from ctypes import c_char_p, string_at
 from typing import Any, Final, NamedTuple
 
+from loopgrad.codegen.targets.llvm_modules import bound_scheduling
+
 COMPILING: Final = threading.RLock()
 
 TIMELY: Final = (
@@ -42,6 +44,7 @@ def compiled(
     goes with the stack."""
     from llvmlite.binding import create_context, ffi  # late: heavy, not needed where compiled code is loaded from disk
 
+    bound_scheduling()
     functions = [_without_lock(getattr(ffi.lib, name)) for name in TIMELY]
     threads = 1 if None in functions else max(min(threads, len(texts)), 1)
     functions = [f or getattr(ffi.lib, name) for f, name in zip(functions, TIMELY, strict=True)]
