@@ -12,9 +12,10 @@ all. Tests of random programs that a parameter `seed` numbers run for the first 
 others, LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
 
 Where LOOPGRAD_TEST_TURNS is 3, as `tests/run` has it, each commit runs a third of the cases of a test marked `in_turns`
-on each device, at least one, and the next commit the next third: three commits in a row run all. The mark is for tests
-whose cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of which
-a wrong one may be found two commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it isn't that of the
+on each device, at least one, and the next commit the next third: three commits in a row run all. Vulkan, simulators and
+emulators, which take longest, run none in some commits where they have fewer than three. The mark is for tests whose
+cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of which a
+wrong one may be found two commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it isn't that of the
 commit. Without the variable all cases run.
 """
 
@@ -40,6 +41,7 @@ _COMBINED = os.environ.get("LOOPGRAD_TEST_COMBINATIONS", "0") != "1"
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
 _TURNS = int(os.environ.get("LOOPGRAD_TEST_TURNS", 1))
 _STAND_INS = ("simulator:1", "vulkan:0")  # they share tests where both are chosen
+_SLOW = (*_STAND_INS, "emulator:0")  # beside the CPU, which runs a case of each test in every commit
 _CYCLE = ("simulator", "interpreter", "vulkan", "interpreter")  # who runs the cases that they share
 
 
@@ -140,11 +142,15 @@ def _on_others(function: str, items: list[pytest.Item]) -> set[pytest.Item]:
 def _whose_turn_it_is_not(cases: list[pytest.Item]) -> set[pytest.Item]:
     """What other commits run of a test's cases: each device has its own, in the order of their hashes."""
     turn = int(os.environ.get(TURN_VARIABLE, 0)) % _TURNS
+    first = int(_TURNS * share(cases[0].nodeid.partition("[")[0])) if cases else 0
     devices: dict[str, list[pytest.Item]] = {}
     for case in sorted(cases, key=lambda case: share(case.nodeid)):
         devices.setdefault(_device(case), []).append(case)
     run: set[pytest.Item] = set()
-    for own in devices.values():
+    for device, own in devices.items():
+        if device in _SLOW and len(devices) > 1:
+            run.update(own[(turn + first) % _TURNS :: _TURNS])
+            continue
         part = ceil(len(own) / _TURNS)  # of two cases, say, each turn has one
         run.update(own[place % len(own)] for place in range(turn * part, (turn + 1) * part))
     return {case for case in cases if case not in run}

@@ -42,6 +42,7 @@ def test_a1_linear_recurrence(device, dtype, mode, form, n):
     check_gradient(lambda x: lg.sum(form(x, n)), (x,), np.full(4, 0.95**n), mode=mode, rtol=rtol)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("n", [1, 3, 10])

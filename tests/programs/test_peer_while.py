@@ -134,6 +134,7 @@ def test_p7_condition_that_is_provably_always_true(device, condition):
         np.asarray(lg.while_loop(condition, lambda v: v + 1.0, lg.asarray(0.0)))
 
 
+@pytest.mark.in_turns
 def test_p8_many_carried_scalars(device):
     start = tuple(lg.asarray(float(k)) for k in range(256))
     result = lg.fori_loop(0, 3, lambda _, c: tuple(v + 1.0 for v in c), start)

@@ -27,6 +27,7 @@ def test_derivatives_of_a_random_program(seed):
     check_mixture(Draw(seed).program(), "interpreter", WALKED)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("slot", ["v", "z", "m", "k"])
 def test_each_operation_in_a_batch(slot):
     for name in TABLES[slot]:

@@ -91,6 +91,7 @@ def test_integers(device: str) -> None:
     assert np.asarray(generator().integers(2, size=50, dtype=bool)).tolist() == [bool(w >> 127) for w in whole]
 
 
+@pytest.mark.in_turns
 def test_bits_of_numpys_generator(device: str) -> None:
     """Doubles, floats (two of a word; the half that is left waits), raw words, in any order."""
     key = np.array([3, 2**63 + 7], np.uint64)

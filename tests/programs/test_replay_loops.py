@@ -253,6 +253,7 @@ def test_second_derivatives(device):
         check(replay.replay(lg.asarray(X), lg.asarray(trips)), wanted, 1e-12)
 
 
+@pytest.mark.in_turns
 def test_a_matrix_product_in_a_loop(device):
     rng = np.random.default_rng(1)
     a = rng.standard_normal((N, N)) / N**0.5

@@ -63,6 +63,7 @@ def descent_in_numpy(x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     return w
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float64", 1e-12)])
 def test_in_a_loop(compiled_device: str, dtype: str, tolerance: float) -> None:
     rng = np.random.default_rng(1)
@@ -71,6 +72,7 @@ def test_in_a_loop(compiled_device: str, dtype: str, tolerance: float) -> None:
     np.testing.assert_allclose(got, descent_in_numpy(x, y, w), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.in_turns
 def test_derivative_of_a_loop(compiled_device: str) -> None:
     rng = np.random.default_rng(2)
     x, y, w, v = rng.normal(size=(519, 67)), rng.random(519), rng.normal(size=67) / 9, rng.normal(size=67)

@@ -50,6 +50,7 @@ def kernels(name):
             yield f"{dtype} -> {result}", build.kernel()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_primitive_of_every_dtype(target):
     missing = []

@@ -159,6 +159,7 @@ def test_as_in_numpy(device: str, start: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.in_turns
 def test_sizes_make_positions_possible_while_tracing(device: str) -> None:
     """JAX's `size` and `fill_value`: the first positions, then the fill."""
     for x in (ARRAYS["m"] > 0, np.array([0, 3, 0, 5]), np.zeros((2, 0)), np.zeros(3), np.ones(4)):

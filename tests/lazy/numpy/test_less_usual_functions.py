@@ -212,6 +212,7 @@ def test_writes_while_tracing_and_their_derivatives(device: str) -> None:
     assert [s.tolist() for s in slopes] == [[0.0, -40.0, 0.0, -8000.0], [1.0, 100.0]]
 
 
+@pytest.mark.in_turns
 def test_the_bessel_function_has_derivatives_of_every_order(device: str) -> None:
     from scipy import special
 

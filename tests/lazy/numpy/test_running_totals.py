@@ -62,6 +62,7 @@ def test_logarithms_of_sums_of_exponentials(device: str, axis: int | None) -> No
     check(lg.exp(lg.logcumsumexp(lg.asarray(z), axis)), np.cumsum(np.exp(z), axis))
 
 
+@pytest.mark.in_turns
 def test_long_sums_of_exponentials_keep_their_digits(device: str) -> None:
     """Of rows that rise slowly, where each element is larger than all before, and of what lies far apart."""
     n = 300 if device.startswith("emulator") else 20_000

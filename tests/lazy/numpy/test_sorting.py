@@ -25,6 +25,7 @@ def test_descending_argsort_is_stable(device: str) -> None:
     assert lg.argsort(x, descending=True).tolist() == [1, 3, 0, 2]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 100, 1000])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float32", "float64"])

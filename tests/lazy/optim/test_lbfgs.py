@@ -94,6 +94,7 @@ def test_lanes_search_by_themselves(device: str) -> None:
     assert many.versions == 1
 
 
+@pytest.mark.in_turns
 def test_trees_dtypes_and_ends(device: str) -> None:
     found = lg.optim.minimize(
         lambda p, shift: lg.sum((p["a"] - shift) ** 2) + lg.cosh(p["b"]), {"a": lg.zeros((2, 2)), "b": 1.0}, (3.0,)

@@ -47,6 +47,7 @@ def test_splines_between_pixels(mode: str) -> None:
     check(OURS.map_coordinates(lg.asarray(IMAGE), pixels, order=3, mode=mode), IMAGE, 1e-12)
 
 
+@pytest.mark.in_turns
 def test_moved_turned_and_scaled(device: str) -> None:
     x, matrix = lg.asarray(IMAGE), np.array([[1.1, 0.2], [-0.1, 0.9]])
     for name, arguments, options in (
@@ -61,6 +62,7 @@ def test_moved_turned_and_scaled(device: str) -> None:
             check(getattr(OURS, name)(x, *arguments, **more), expected, 1e-9)
 
 
+@pytest.mark.in_turns
 def test_slopes(device: str) -> None:
     """By pixels, coordinates and widths of filters."""
     x, at = lg.asarray(IMAGE[:4, :4]), lg.asarray(RNG.uniform(0.1, 2.9, size=(2, 3)))

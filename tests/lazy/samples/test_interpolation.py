@@ -20,6 +20,7 @@ def samples(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, RNG.normal(size=(count, 2)), RNG.uniform(x[0] - 1, x[-1] + 1, size=(2, 4))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("ends", ENDS, ids=["not-a-knot", "natural", "clamped", "periodic", "values"])
 @pytest.mark.parametrize("count", [2, 3, 4, 7])
 def test_cubic_splines(count: int, ends: Any) -> None:

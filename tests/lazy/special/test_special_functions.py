@@ -217,6 +217,7 @@ def test_infinite_shapes_and_zero() -> None:
     assert float(lg.special.lambertw(-0.2, k=-1)) == pytest.approx(-2.5426413577735265)
 
 
+@pytest.mark.in_turns
 def test_slopes_at_borders_and_beyond(device: str) -> None:
     cases = (
         (lg.special.erfinv, (2.0, np.nan), (-1.5, np.nan), (1.0, np.inf), (-1.0, np.inf)),
@@ -294,6 +295,7 @@ SECOND = {  # at points where the first slope is infinite, or the function overf
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", SECOND)
 def test_second_slopes_agree_in_all_modes(name: str) -> None:
     f, x, expected = SECOND[name]

@@ -58,6 +58,7 @@ def test_all_are_here() -> None:
     assert lacking == WITHOUT
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous(name: str) -> None:
     points, shapes = CONTINUOUS[name]
@@ -75,6 +76,7 @@ def test_continuous(name: str) -> None:
     np.testing.assert_allclose(ours, theirs, 1e-5, 1e-30)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete(name: str) -> None:
     shapes = DISCRETE[name]

@@ -37,6 +37,7 @@ OVERFLOWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("x", [UNSIGNED, SIGNED, WIDE], ids=["uint8", "int8", "uint64"])
 @pytest.mark.parametrize("text", AS_NUMPY)
 def test_as_in_numpy(text: str, x: np.ndarray) -> None:

@@ -112,6 +112,7 @@ FACTORISED: list[Callable[[lg.Tensor], object]] = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
 @pytest.mark.parametrize("count", [0, 3, WORTH_LOOPS])
 def test_factorisations_run_directly_to_the_bits_of_compiled_code(dtype: str, count: int) -> None:

@@ -35,6 +35,7 @@ def close(got, wanted):
 
 
 @inside
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("n", [LONG, PRIME, LONG - 1])
 def test_transforms_are_the_librarys(sim, n, dtype):
@@ -112,6 +113,7 @@ ALONG_AXES = {
 
 
 @inside
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ALONG_AXES)
 def test_transforms_along_axes_are_as_few_calls_as_can_be(sim, name):
     function, calls = ALONG_AXES[name]
@@ -220,6 +222,7 @@ def factors(xp, a, h, b, c):
 
 
 @inside
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("batch", "m", "n"), [((), 33, 40), ((2, 2), 20, 14)])
 def test_factorisations_are_the_librarys(sim, batch, m, n, dtype):

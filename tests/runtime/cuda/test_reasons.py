@@ -57,6 +57,7 @@ def test_no_driver():
     assert raised.startswith("device 'cuda:0' can't be used: libcuda.so.1 (the NVIDIA driver) not found; use one of")
 
 
+@pytest.mark.in_turns
 @needs_simulator
 @pytest.mark.parametrize(
     ("state", "reason"),

@@ -244,6 +244,7 @@ def test_the_context_of_others_is_left_alone(sim):
 
 
 @inside
+@pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("left", "right", "transpose"),
@@ -417,6 +418,7 @@ def test_many_products_by_vectors_are_read_by_lanes(sim):
 
 
 @inside
+@pytest.mark.in_turns
 @pytest.mark.parametrize("looping", [True, False])
 def test_lanes_add_up_products_by_vectors_where_no_library_is_called(sim, looping):
     """In loops, and where the options keep from libraries."""

@@ -22,6 +22,7 @@ def ran(kernel, arrays):
     return copies
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", range(60))
 def test_passes_keep_meaning(seed):
     kernel, arrays = random_kernel(seed)

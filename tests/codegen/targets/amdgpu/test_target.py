@@ -61,6 +61,7 @@ def test_every_primitive_becomes_instructions(name: str, cpu: str) -> None:
     assert kernel_notes(file)["k0"].wavefront == WAVEFRONT[cpu]
 
 
+@pytest.mark.in_turns
 @needs_lld
 @pytest.mark.parametrize("cpu", CPUS)
 def test_linked_as_by_lld(cpu: str, tmp_path: Path) -> None:

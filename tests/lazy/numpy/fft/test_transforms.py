@@ -108,6 +108,7 @@ def test_as_numpy_takes_them(device: str) -> None:
     near(made, [program(np, z) for program in PROGRAMS])
 
 
+@pytest.mark.in_turns
 def test_dtypes(device: str) -> None:
     for dtype in ("bool", "int8", "uint64", "int32", "float16", "float32", "float64", "complex64", "complex128"):
         x = np.array([[1, 0, 1, 1, 0]]).astype(dtype)

@@ -142,6 +142,7 @@ def test_several_warps_have_a_long_row(function: Any, length: int, dtype: Any, h
     assert row_members(kernel, Geometry()) is None
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("length", [600, 1030])
 @pytest.mark.parametrize("function", [softmax, log_softmax, marked], ids=lambda f: f.__name__)
 def test_long_rows(gpu: str, monkeypatch: pytest.MonkeyPatch, function: Any, length: int) -> None:
