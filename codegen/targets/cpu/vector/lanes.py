@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, Reduction, RunningTotal, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
@@ -43,6 +43,7 @@ SHORTEST_ROW = 64  # of sums that have an order of their own
 SETTLED = 8192  # lanes of a kernel whose sums have an order of their own
 LINE = 256  # bytes that come from memory together: a line and those that are fetched ahead
 LITTLE = 24  # operations of a lane
+DIVISIONS = ("floordiv", "mod", "rem")  # of integers
 FEW_VECTORS = 4  # of a row
 FEW_ROWS = 128
 ARRAYS_IN_FLIGHT = 1 << 15  # bytes of lanes' arrays, which a core's nearest cache holds
@@ -191,9 +192,21 @@ def lane_width(kernel: Kernel, ops: list[KOp], machine: Machine) -> int:
     return max(machine.vector_bits // (64 if wide > narrow else 32), 1)
 
 
+def divides_wide_numbers(ops: list[KOp]) -> bool:
+    """Whether 64-bit integers that come from memory are divided: no machine does that by vectors, so it is code for
+    each element, which has no latency to hide and which LLVM takes long for. Positions mostly have fewer bits."""
+    data: set[KValue] = set()
+    for op in ops:
+        if op.opcode == "load" or not data.isdisjoint(op.operands):
+            data.update(op.results)
+            if op.opcode in DIVISIONS and op.results[0].dtype.bits == 64 and not op.results[0].dtype.is_float:
+                return True
+    return False
+
+
 def group_count(ops: list[KOp], machine: Machine) -> int:
     """Vectors interleaved: more hide latency in small loops, fewer keep big bodies in registers."""
-    if machine.registers < 32:
+    if machine.registers < 32 or divides_wide_numbers(ops):
         return 1
     size = len(ops)
     loops = [op for op in ops if op.opcode in ("for", "while")]

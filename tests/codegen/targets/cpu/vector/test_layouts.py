@@ -1,5 +1,7 @@
 """Domains, index forms and reductions: whatever the layout picks, the interpreter's result."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -172,3 +174,17 @@ def test_a_clamp_that_always_binds_is_uniform():
     out = build.param(float32, 50, "write")
     build.store(out, i, build.load(build.param(float32, 3), pinned))
     check(build.kernel(), [np.arange(50, dtype=np.int32), np.zeros(50, np.float32), random(3)])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "opcode", "groups"), [(int64, "floordiv", 1), (int32, "mod", 4), (float64, "mod", 4)]
+)
+def test_vectors_whose_elements_are_divided_one_by_one_run_alone(dtype, opcode, groups):
+    build = Build(5000)
+    x, out = build.param(dtype, 5000), build.param(dtype, 5000, "write")
+    (lane,) = build.indices
+    build.store(out, lane, build.one(opcode, (build.load(x, lane), build.const(7, dtype))))
+    kernel = build.kernel()
+    assert plan_lanes(kernel, replace(host_machine(), registers=32), Options()).groups == groups
+    numbers = np.random.default_rng(4).integers(-1000, 1000, 5000).astype(str(dtype))
+    check(kernel, [numbers, np.zeros_like(numbers)])
