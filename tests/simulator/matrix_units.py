@@ -129,6 +129,9 @@ class HostUnits:
         self.shown([self.b.inst("Bitcast", "i32", x)])
         return self.b.inst("Bitcast", "f32", self.seen(self.op("BitwiseXor", self.lane, distance), 0))
 
+    def larger_integer(self, x: Val, y: Val) -> Val:
+        return self.b.inst("Select", "i32", self.b.inst("SLessThan", "bool", x, y), y, x)
+
     def larger(self, x: Val, y: Val) -> Val:
         return self._function("maxnum", x, y)
 

@@ -64,6 +64,10 @@ class MatrixUnits(Protocol):
         """Of two f32; either where the other is no number."""
         ...
 
+    def larger_integer(self, x: Val, y: Val) -> Val:
+        """The larger of two i32 with signs."""
+        ...
+
     def power(self, x: Val) -> Val:
         """About 2**x, of f32."""
         ...

@@ -51,6 +51,9 @@ class WarpUnits:
     def larger(self, x: Val, y: Val) -> Val:
         return Val(self.b.called("llvm.maxnum.f32", "float", f"float {x.id}, float {y.id}"), "f32")
 
+    def larger_integer(self, x: Val, y: Val) -> Val:
+        return Val(self.b.called("llvm.smax.i32", "i32", f"i32 {x.id}, i32 {y.id}"), "i32")
+
     def power(self, x: Val) -> Val:
         return Val(self.b.called("llvm.nvvm.ex2.approx.ftz.f", "float", f"float {x.id}"), "f32")
 
