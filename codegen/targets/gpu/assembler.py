@@ -188,7 +188,7 @@ class Assembler(Protocol):
         ...
 
     def own(self, name: str, *operands: Val) -> Val | None:
-        """A primitive that the target makes in fewer operations than a recipe does, right to two units in the last place."""
+        """A primitive in fewer operations than a recipe has, right to two units in the last place."""
         ...
 
     def for_half(self, name: str, *operands: Val) -> Val | None:
