@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from loopgrad.autodiff.activity import useful_values
-from loopgrad.autodiff.rules import JVP, NONDIFFERENTIABLE, PARTIALS, guarded, is_singular
-from loopgrad.graph import ops
+from loopgrad.autodiff.rules import JVP, NONDIFFERENTIABLE, PARTIALS, pushed
 from loopgrad.graph.build import at
 from loopgrad.graph.extract import extract
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -49,24 +48,7 @@ def _unread_calls(graph: Graph) -> set[Node]:
 
 def _step(node: Node, received: Tangents, regions: RegionRules) -> Tangents:
     if node.op in PARTIALS:
-        return (_elementwise(node, received),)
+        return (pushed(node, received, PARTIALS),)
     if node.op in JVP:
         return JVP[node.op](node, received)
     return regions[node.op](node, received, regions)
-
-
-def _elementwise(node: Node, received: Tangents) -> Value | None:
-    if not node.results[0].dtype.differentiable:
-        return None
-    if node.op == "select":
-        a, b = [ops.zeros_like(v) if t is None else t for v, t in zip(node.operands[1:], received[1:], strict=True)]
-        return ops.select(node.operands[0], a, b)
-    total: Value | None = None
-    for t, partial in zip(received, PARTIALS[node.op], strict=True):
-        if t is None or partial is None:
-            continue
-        product = partial(t, node)
-        if is_singular(node):
-            product = guarded(t, product)
-        total = product if total is None else ops.accumulate(total, product)
-    return total

@@ -11,6 +11,7 @@ from loopgrad.graph.errors import explained
 PUBLIC: Final = "Options"
 
 FULL_PRECISION: Final = "float32"
+SCANS: Final = "scans by any function"  # a routine of GPUs (see codegen.schedule.associative_scans)
 IN_COLUMNS: Final = "small matrices in columns"  # a routine of GPUs (see codegen.factorisations.in_columns)
 LANE_BYTES: Final = 11 << 14  # for the arrays of one lane, where a target has no less
 PRECISIONS: Final = (FULL_PRECISION, "tf32", "bfloat16")

@@ -10,6 +10,10 @@ are his, and JAX's):
 
 `f` is called for about two elements per element, and about twice as often as a block has elements on each of
 log(n) levels.
+
+Where `f` works element by element and all values have one shape, the primitive `associative_scan` stands for this until
+the program is scheduled, since devices may have a routine for it, and its derivatives are such scans again
+(`autodiff/rules/running.py`). `expanded` is what it says elsewhere.
 """
 
 from __future__ import annotations
@@ -19,10 +23,77 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.graph import ops
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.build import emit, trace
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.scalar_functions import CONST, Row, ScalarFunction, scalar_function
+from loopgrad.graph.types import DTYPES, TensorType
 
 BLOCK: Final = 8  # neighbours combined in order
 Values = Sequence[Value]
+
+
+def associative_scan(
+    combine: Callable[[Values, Values], Values], xs: Values, axes: Sequence[int], reverse: bool = False
+) -> Values:
+    """xs[0], combine(xs[0], xs[1]), ... along the axes (one for each value); from the end where `reverse`."""
+    function = _element_by_element(combine, xs, axes)
+    if function is None:
+        return RunningCombination(combine, axes).run(xs, reverse)
+    return scanned(function, xs, axes[0], reverse)
+
+
+def scanned(function: ScalarFunction, xs: Values, axis: int, reverse: bool = False) -> tuple[Value, ...]:
+    """The primitive's results."""
+    attrs = {
+        "along": axis - len(xs[0].shape),
+        "reverse": reverse,
+        "function": function.data(),
+        "taken": tuple(range(len(xs))),
+    }
+    return emit("associative_scan", xs, attrs)
+
+
+def emitted_rows(function: ScalarFunction, inputs: Values) -> list[Value]:
+    """The inputs, and all rows of the function, for all elements at once."""
+
+    def apply(row: Row, operands: Sequence[Value]) -> Value:
+        if row.op == CONST:
+            return ops.full(row.attributes()["value"], TensorType(inputs[0].shape, DTYPES[row.dtype]))
+        return emit(row.op, operands, row.attributes())[0]
+
+    return function.rows_of(inputs, apply)
+
+
+def expanded(node: Node) -> Graph:
+    """A graph of the operands of an `associative_scan` that computes its results by blocks."""
+    function, taken = ScalarFunction.of(node.attrs["function"]), node.attrs["taken"]
+    axis = len(node.operands[0].shape) + node.attrs["along"]
+
+    def together(left: Values, right: Values) -> Values:
+        rows = emitted_rows(function, (*left, *right))
+        return [rows[k] for k in function.outputs]
+
+    def results(*xs: Value) -> list[Value]:
+        steps = RunningCombination(together, [axis] * len(xs))
+        found = steps.run(xs, node.attrs["reverse"])
+        return [found[k] for k in taken]
+
+    return trace(results, [v.type for v in node.operands])[0]
+
+
+def _element_by_element(
+    combine: Callable[[Values, Values], Values], xs: Values, axes: Sequence[int]
+) -> ScalarFunction | None:
+    """The function as data, if it is one of elements, and there is something to combine."""
+    shape, axis = xs[0].shape, axes[0]
+    if any(v.shape != shape or d != axis or v.dtype.kind == "c" for v, d in zip(xs, axes, strict=True)):
+        return None
+    if shape[axis] < 2 or 0 in shape or len({v.dtype for v in xs if v.dtype.is_float}) > 1:
+        return None
+    two = (*shape[:axis], 2, *shape[axis + 1 :])
+    types = [TensorType(two, v.dtype) for v in xs]
+    graph, captures = trace(lambda *vs: combine(vs[: len(xs)], vs[len(xs) :]), [*types, *types])
+    return None if captures else scalar_function(graph)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,3 +151,8 @@ def read_values(graph: Graph) -> set[Value]:
     read = {v for node in graph.nodes for v in node.operands}
     read.update(graph.outputs)
     return read
+
+
+def read_anywhere(graph: Graph) -> set[Value]:
+    """The same, and what its regions read."""
+    return read_values(graph).union(*[read_anywhere(region) for node in graph.nodes for region in node.regions])

@@ -20,26 +20,27 @@ from loopgrad.autodiff.rules import (
     movement,
     named_axes,
     reduction,
+    running,
     spectral,
     stack,
 )
-from loopgrad.autodiff.rules.elementwise import Partials, guarded, is_singular
+from loopgrad.autodiff.rules.elementwise import Partials, guarded, is_singular, pushed
 from loopgrad.autodiff.rules.indexing import ACCUMULATE
 from loopgrad.autodiff.rules.movement import Rule
 from loopgrad.graph.primitives import PRIMITIVES
 
-__all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded", "is_singular"]
+__all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded", "is_singular", "pushed"]
 
 PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.PARTIALS}
 
 VJP: Final[dict[str, Rule]] = {
-    **movement.VJP, **reduction.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
+    **movement.VJP, **reduction.VJP, **running.VJP, **indexing.VJP, **linalg.VJP, **convolution.VJP,
     **factorisations.VJP, **spectral.VJP, **fourier.VJP, **stack.VJP, **complex_parts.VJP,
     **collectives.VJP, **named_axes.VJP,
 }  # fmt: skip
 
 JVP: Final[dict[str, Rule]] = {
-    **movement.JVP, **reduction.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
+    **movement.JVP, **reduction.JVP, **running.JVP, **indexing.JVP, **linalg.JVP, **convolution.JVP,
     **factorisations.JVP, **spectral.JVP, **fourier.JVP, **stack.JVP, **complex_parts.JVP,
     **collectives.JVP, **named_axes.JVP,
 }  # fmt: skip

@@ -11,7 +11,7 @@ primitives, and for every primitive all of whose uses a select may discard.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import log as ln
 from math import pi, sqrt
 from typing import Final
@@ -253,3 +253,21 @@ def guarded(t: Value, product: Value) -> Value:
     (second derivatives pass through a first cotangent that happens to be 0).
     """
     return ops.select(ops.and_(ops.eq(t, 0), ops.is_nan(product)), 0, product)
+
+
+def pushed(node: Node, received: Sequence[Value | None], partials: Mapping[str, Partials] = PARTIALS) -> Value | None:
+    """The tangent of an elementwise node's result, given those of its operands; None: zero."""
+    if not node.results[0].dtype.differentiable:
+        return None
+    if node.op == "select":
+        a, b = [ops.zeros_like(v) if t is None else t for v, t in zip(node.operands[1:], received[1:], strict=True)]
+        return ops.select(node.operands[0], a, b)
+    total: Value | None = None
+    for t, partial in zip(received, partials[node.op], strict=True):
+        if t is None or partial is None:
+            continue
+        product = partial(t, node)
+        if is_singular(node):
+            product = guarded(t, product)
+        total = product if total is None else ops.accumulate(total, product)
+    return total

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, read_values, rebuild
+from loopgrad.graph.rebuild import GraphBuilder, read_anywhere, rebuild
 from loopgrad.graph.region_flow import outside_lanes
 from loopgrad.graph.regions import Call, in_parts
 from loopgrad.graph.types import TensorType, bfloat16, float16, float32
@@ -48,7 +48,7 @@ def has_routines(graph: Graph) -> bool:
 def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FULL_PRECISION) -> Graph:
     """`graph` without such calls. Lanes have no routines: in their regions a call is what it says. `precision`: of the
     factors of products of float32."""
-    outside, taken = outside_lanes(graph), _taken(graph)
+    outside, taken = outside_lanes(graph), read_anywhere(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if not _is_routine(node):
@@ -68,11 +68,6 @@ def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FU
 
 def _is_routine(node: Node) -> bool:
     return node.op == "call" and Call.of(node).kind == "routine"
-
-
-def _taken(graph: Graph) -> set[Value]:
-    """What its nodes and those of its regions take, or give."""
-    return read_values(graph).union(*[_taken(region) for node in graph.nodes for region in node.regions])
 
 
 def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:

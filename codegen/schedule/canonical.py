@@ -26,6 +26,7 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
+from loopgrad.codegen.schedule.associative_scans import rewrite_scans
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution, rewrite_window_products
@@ -82,6 +83,8 @@ def prepare(
     graph = through_pipeline(graph)
     if has_routines(graph):
         graph = through_pipeline(rewrite_routines(graph, library, precision))
+    scanned = rewrite_scans(graph, library)
+    graph = graph if scanned is graph else through_pipeline(scanned)
     if "window_products" in library:
         graph = rewrite_window_products(graph, precision)
     graph = graph if wide_products else rewrite_complex_products(graph)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from loopgrad.graph.associative import RunningCombination, Values
+from loopgrad.graph import associative
+from loopgrad.graph.associative import Values
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.lazy.loops.traced_functions import as_result, tensor_type
@@ -54,7 +55,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Tree, reverse: bool =
         found = matching("the function of associative_scan", structure, made)
         return [_like(x, v) for x, v in zip(found, right, strict=True)]
 
-    return unflatten(structure, [wrap(v) for v in RunningCombination(combine, axes).run(values, reverse)])
+    return unflatten(structure, [wrap(v) for v in associative.associative_scan(combine, values, axes, reverse)])
 
 
 def _like(result: Any, given: Value) -> Value:

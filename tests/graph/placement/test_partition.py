@@ -409,6 +409,7 @@ MOVING = {
     "roll": lambda x: lg.roll(x, 1),
     "shift": lambda x: x[1:] - x[:-1],
     "total": lg.cumsum,
+    "combination": lambda x: lg.associative_scan(lg.multiply, x),
     "pairs": lambda x: x[:, None] * x[None, :],
     "one of them": lambda x: x[3],
     "in a loop of lanes": lambda x: lg.while_loop(lambda v: v < 1.0, lambda v: v + lg.sum(v), x),
