@@ -15,6 +15,7 @@ import numpy as np
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.graph.errors import IndexRangeError, LoopLimitError
 from loopgrad.graph.primitives import COMBINES, REFERENCE, RUNNING_TOTALS
+from loopgrad.graph.primitives.running import associative_scan
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -169,6 +170,12 @@ class _KernelInterpreter:
     def scan(self, op: KOp, operands: list[Array], _active: Array) -> Sequence[Array]:
         running = self.kernel.running
         assert running is not None
+        if running.function is not None:
+            given = {"along": -2, "reverse": running.reverse, "function": running.function, "taken": running.taken}
+            found = associative_scan(given, *[x.reshape(running.shape) for x in operands])
+            for param, values in enumerate(found, running.param):
+                self.arrays[param][:] = values.reshape(-1)
+            return []
         terms = operands[0].reshape(running.shape)
         attrs = {"axis": 1, "reverse": running.reverse}
         (result,) = REFERENCE[RUNNING_TOTAL_OF[running.kind]](attrs, terms)

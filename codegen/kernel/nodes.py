@@ -27,7 +27,7 @@ Opcodes beside the elementwise primitives of the graph (same names, operands of 
     array_store  (i: int64, x) attrs array            before; i is in range
     reduce       (x) or (x, rest) attrs slot          contributes x to Kernel.reductions[slot], or x + rest, which
                  is a sum so far (see codegen.math.compensated); only in the top block, once per slot
-    scan         (x)                                  the lane's term of Kernel.running; only in the top block, once
+    scan         (x, ...)                             the lane's term of Kernel.running; only in the top block, once
     check        (ok: bool, detail: int64) attrs error (index into Kernel.errors)
 """
 
@@ -38,6 +38,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loopgrad.graph.nodes import NO_ATTRS, Location
+from loopgrad.graph.scalar_functions import ScalarFunction
 from loopgrad.graph.types import DType
 
 
@@ -144,13 +145,17 @@ class Reduction:
 class RunningTotal:
     """The domain is `shape` = (outer, extent, inner), with boundaries between these three. Element i of `param` becomes
     what the terms of lane i and of those before it along the middle dim make (after it, where `reverse`). kind: add
-    mul min max."""
+    mul min max; or function, an associative one of elements: then a term is numbers of the dtypes `leaves`, and those
+    of the results that are `taken` go to `param` and the parameters behind it, one each."""
 
     kind: str
     dtype: DType
     param: int
     shape: tuple[int, int, int]
     reverse: bool
+    function: ScalarFunction | None = None
+    leaves: tuple[DType, ...] = ()
+    taken: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,9 @@ def print_kernel(kernel: Kernel) -> str:
         t = kernel.running
         shape, way = "x".join(map(str, t.shape)), " from the end" if t.reverse else ""
         printer.lines.append(f"  running {t.kind} {t.dtype.name} -> p{t.param} along {shape}{way}")
+        if t.function is not None:
+            types = ", ".join([dtype.name for dtype in t.leaves])
+            printer.lines.append(f"    of {types}; {t.taken} taken of {t.function.outputs} of {t.function.rows}")
     for i, e in enumerate(kernel.errors):
         printer.lines.append(f"  error e{i}: {e.kind} {e.message!r}")
     if not kernel.stages:

@@ -80,7 +80,9 @@ class _KernelVerifier:
         running = self.kernel.running
         self.expect(running is not None, "scan: the kernel has no running total")
         if running is not None:
-            self.expect(op.operands[0].dtype is running.dtype, "scan: the term is not the total's dtype")
+            wanted = running.leaves or (running.dtype,)
+            given = tuple([v.dtype for v in op.operands])
+            self.expect(given == wanted, "scan: the term is not of the total's dtype")
 
     def check_for(self, op: KOp) -> None:
         self.expect(op.operands[0].dtype.is_integer, "for: count is not an integer")

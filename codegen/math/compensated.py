@@ -43,6 +43,12 @@ def added(m: Arithmetic[V], total: V, rest: V, x: V) -> tuple[V, V]:
     return now, m.add(rest, m.sub(x, m.sub(now, total)))
 
 
+def with_any(m: Arithmetic[V], total: V, rest: V, x: V) -> tuple[V, V]:
+    """The sum with one more term, which may be larger than the total."""
+    now, lost = two_sum(m, total, x)
+    return now, m.add(rest, lost)
+
+
 def merged(m: Arithmetic[V], total: V, rest: V, other: V, other_rest: V) -> tuple[V, V]:
     """Two sums as one."""
     now, lost = two_sum(m, total, other)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import IN_COLUMNS, LANE_BYTES, Options, OwnProducts
+from loopgrad.codegen.options import IN_COLUMNS, LANE_BYTES, SCANS, Options, OwnProducts
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.key import key
@@ -40,7 +40,7 @@ class GpuDevice(ABC):
 
     kind: ClassVar[str]
     stages: ClassVar[tuple[str, ...]]
-    routines: ClassVar[frozenset[str]] = frozenset((IN_COLUMNS, *window_products.ROWS))
+    routines: ClassVar[frozenset[str]] = frozenset((IN_COLUMNS, SCANS, *window_products.ROWS))
 
     def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
         self.name = name

@@ -49,6 +49,7 @@ def flavour() -> Flavour:
         exchanges=True,
         matrix_units=True,
         warpgroup_memory=227 << 10,
+        waits=True,
         attributes="nounwind",
         declarations="declare i32 @pthread_barrier_wait(ptr)",
         arguments=", i32 %group_id, i32 %local_id, ptr %shared, ptr %barrier",
@@ -60,7 +61,7 @@ class HostAssembler(LlvmAssembler):
     number, so that tests see programs in which that lies behind a branch."""
 
     waits = False
-    neighbours = WARP
+    neighbours, hand_on = WARP, True
     _units: HostUnits | None = None
 
     @property
@@ -74,6 +75,9 @@ class HostAssembler(LlvmAssembler):
 
     def across(self, x: Val, distance: int) -> Val:
         return self.matrix_units.across(x, distance)
+
+    def behind(self, x: Val, distance: int) -> Val:
+        return self.matrix_units.behind(x, distance)
 
     @property
     def usual_quotients(self) -> Divide | None:

@@ -22,6 +22,7 @@ from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, piece
 from tests.simulator.code import UPDATE_GROUP, update_code
 
 GROUPS = 8
+STREAMING_GROUPS = 1 << 20  # as on CUDA, where one begins when another has ended
 RESIDENT_GROUPS = 4
 CAPACITY = 1 << 32
 SHARED_BYTES = 235 << 10  # and what matrix units of the simulator exchange beside it
@@ -219,7 +220,7 @@ class SimulatorDriver:
         return Commands()
 
     def filling(self, pipeline: Pipeline, streams: bool = False) -> int:
-        return GROUPS
+        return STREAMING_GROUPS if streams else GROUPS
 
     def resident(self, pipeline: Pipeline, row_bytes: int) -> int:
         return RESIDENT_GROUPS

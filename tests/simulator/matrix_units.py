@@ -129,6 +129,12 @@ class HostUnits:
         self.shown([self.b.inst("Bitcast", "i32", x)])
         return self.b.inst("Bitcast", "f32", self.seen(self.op("BitwiseXor", self.lane, distance), 0))
 
+    def behind(self, x: Val, distance: int) -> Val:
+        self.shown([self.b.inst("Bitcast", "i32", x)])
+        enough = self.b.inst("UGreaterThanEqual", "bool", self.lane, self.i32(distance))
+        place = self.b.inst("Select", "i32", enough, self.op("ISub", self.lane, distance), self.lane)
+        return self.b.inst("Bitcast", "f32", self.seen(place, 0))
+
     def larger_integer(self, x: Val, y: Val) -> Val:
         return self.b.inst("Select", "i32", self.b.inst("SLessThan", "bool", x, y), y, x)
 

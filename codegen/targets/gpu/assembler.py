@@ -137,15 +137,25 @@ class WarpgroupUnits(Protocol):
         ...
 
 
+class HandedWords(Protocol):
+    """What workgroups leave for each other during a launch: integers in device memory, one by one, relaxed."""
+
+    def load(self, address: Val, type: str) -> Val:
+        """As it is now."""
+        ...
+
+    def store(self, address: Val, value: Val) -> None: ...
+
+
 class Assembler(Protocol):
     """`fused`: Fma rounds once. `rearranges`: what is made of Fma may be factored anew. `widens`: a 32-bit integer that
     was widened compares rightly. `guarded`: loops may be stopped by the driver, so each leaves its last condition in a
     guard cell. `label`: the block being written. `group`: invocations of a workgroup. `float_sums`: types that
     AtomicFAddEXT adds. `neighbours`: as many invocations that lie side by side in a workgroup, from a multiple of that
-    on, exchange registers; 1 where none do. `short_offsets`: an offset in an array is better made in 32 bits, where
-    that suffices, than by a product in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as
-    many trips of a short loop that pops are written one after the other, so that their loads are under way together; 1
-    where the compiler sees to that."""
+    on, exchange registers; 1 where none do; they `hand_on` where each also reads those of the ones before it.
+    `short_offsets`: an offset in an array is better made in 32 bits, where that suffices, than by a product in 64.
+    `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of a short loop that pops
+    are written one after the other, so that their loads are under way together; 1 where the compiler sees to that."""
 
     fused: bool
     rearranges: bool
@@ -156,6 +166,7 @@ class Assembler(Protocol):
     trips_at_once: int
     group: int
     neighbours: int
+    hand_on: bool
     float_sums: tuple[str, ...]
 
     @property
@@ -203,6 +214,11 @@ class Assembler(Protocol):
     @property
     def warpgroup_units(self) -> WarpgroupUnits | None:
         """Where there are some."""
+        ...
+
+    @property
+    def handed_words(self) -> HandedWords | None:
+        """Where workgroups may wait for those with lower numbers."""
         ...
 
     @property
@@ -327,6 +343,10 @@ class Assembler(Protocol):
 
     def across(self, x: Val, distance: int) -> Val:
         """The f32 of the neighbour whose number differs in this bit; all neighbours come here."""
+        ...
+
+    def behind(self, x: Val, distance: int) -> Val:
+        """The f32 of the neighbour so many before this one, anything where there is none; where they `hand_on`."""
         ...
 
     def barrier(self) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Divide, MatrixUnits, Val, WarpgroupUnits
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Divide, HandedWords, MatrixUnits, Val, WarpgroupUnits
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
@@ -64,13 +64,17 @@ class LlvmAssembler:
     guarded = False
     functions = True
     trips_at_once = 1
-    neighbours = 1
+    neighbours, hand_on = 1, False
     short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
 
     @property
     def usual_quotients(self) -> Divide | None:
         return None
+
+    @property
+    def handed_words(self) -> HandedWords | None:
+        return LlvmHandedWords(self) if self.flavour.waits else None
 
     @property
     def matrix_units(self) -> MatrixUnits | None:
@@ -396,6 +400,9 @@ class LlvmAssembler:
     def across(self, x: Val, distance: int) -> Val:
         raise AssertionError("invocations exchange no registers")
 
+    def behind(self, x: Val, distance: int) -> Val:
+        raise AssertionError("invocations exchange no registers")
+
     def barrier(self) -> None:
         for line in self.flavour.barrier:
             self._put(line)
@@ -444,3 +451,18 @@ class LlvmAssembler:
         head = f"define {f.entry}void @{self.symbol}({words}{f.arguments}) #{attributes} {{"
         lines = [*self._globals, head, "entry:", *self._locals, *self._lines, "  ret void", "}", ""]
         return "\n".join(lines)
+
+
+class LlvmHandedWords:
+    """Implements codegen.targets.gpu.assembler.HandedWords."""
+
+    def __init__(self, b: LlvmAssembler) -> None:
+        self.b = b
+
+    def load(self, address: Val, type: str) -> Val:
+        where = f"{self.b._address(address)} {self.b.flavour.device}monotonic, align {SIZE[type]}"
+        return self.b._value(type, f"load atomic {llvm_type(type)}, {where}")
+
+    def store(self, address: Val, value: Val) -> None:
+        where = f"{self.b._address(address)} {self.b.flavour.device}monotonic, align {SIZE[value.type]}"
+        self.b._put(f"store atomic {llvm_type(value.type)} {value.id}, {where}")

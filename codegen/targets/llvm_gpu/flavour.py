@@ -23,7 +23,8 @@ class Flavour:
     `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
     `recipe_attributes` what a recipe does that is best with {registers} registers.
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
-    `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some.
+    `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some. `waits`: workgroups that
+    have begun go on whatever others wait for.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -55,6 +56,7 @@ class Flavour:
     warpgroup_memory: int = 0
     exchanges: bool = False
     matrix_units: bool = False
+    waits: bool = False
     atomic_float: str = ""
     quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
 

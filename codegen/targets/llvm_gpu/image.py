@@ -55,6 +55,7 @@ class LlvmImage:
             matrix_units=f.matrix_units,
             warpgroups=self.warpgroups,
             exchanges=f.exchanges,
+            waits=f.waits,
         )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:

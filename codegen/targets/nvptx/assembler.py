@@ -22,7 +22,8 @@ from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
 
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
-SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.f32"
+ACROSS: Final = "llvm.nvvm.shfl.sync.bfly.f32"
+BEHIND: Final = "llvm.nvvm.shfl.sync.up.f32"
 ALL: Final = -1  # invocations of the warp exchange
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
 SCALE: Final = 64  # a power of two, even
@@ -39,7 +40,7 @@ times the factor has 24 bits, of which up to 7 are before the point."""
 class NvptxAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
-    neighbours = WARP
+    neighbours, hand_on = WARP, True
 
     @property
     def matrix_units(self) -> MatrixUnits:
@@ -81,8 +82,15 @@ class NvptxAssembler(Quotients):
         return Val(self.called(BINARY_EXPONENTIAL + ".f", "float", f"float {scaled.id}"), "f32")
 
     def across(self, x: Val, distance: int) -> Val:
-        given = f"i32 {ALL}, float {x.id}, i32 {distance}, i32 {WARP - 1}"
-        return Val(self.called(SHUFFLE, "float", given), "f32")
+        return self._exchanged(ACROSS, x, distance, WARP - 1)
+
+    def behind(self, x: Val, distance: int) -> Val:
+        return self._exchanged(BEHIND, x, distance, 0)
+
+    def _exchanged(self, function: str, x: Val, distance: int, end: int) -> Val:
+        """`end`: the number of an invocation that no exchange passes."""
+        given = f"i32 {ALL}, float {x.id}, i32 {distance}, i32 {end}"
+        return Val(self.called(function, "float", given), "f32")
 
     # for matrix units
 

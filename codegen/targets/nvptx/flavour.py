@@ -32,6 +32,7 @@ NVPTX: Final = Flavour(
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
     exchanges=True,
     matrix_units=True,
+    waits=True,  # from compute capability 7.0 on each invocation goes on by itself
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     warpgroup_memory=227 << 10,
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',

@@ -51,7 +51,9 @@ class SpirvAssembler(Words):
     functions = False  # Mesa's compilers put them in the place of every call
     trips_at_once = 4
     usual_quotients = None
+    handed_words = None
     matrix_units = None
+    hand_on = False
     warpgroup_units = None
 
     def __init__(self, features: Features, name: str, group: int = 0) -> None:
@@ -371,6 +373,9 @@ class SpirvAssembler(Words):
             self.capabilities[capability] = None
         scope, bit = self.const("i32", SUBGROUP_SCOPE).id, self.const("i32", distance).id
         return Val(self.raw("GroupNonUniformShuffleXor", self.type(x.type), scope, x.id, bit), x.type)
+
+    def behind(self, x: Val, distance: int) -> Val:
+        raise AssertionError("a capability of its own, which is not asked for")
 
     def barrier(self) -> None:
         scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER).id

@@ -44,7 +44,7 @@ def emit_reduce(e: Emitter, op: KOp) -> None:
 
 
 def emit_scan(e: Emitter, op: KOp) -> None:
-    e.contribution.add(e, 0, e.get(op.operands[0]))
+    e.contribution.add(e, 0, *[e.get(v) for v in op.operands])
 
 
 class LeftInScratch:

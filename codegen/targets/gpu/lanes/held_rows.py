@@ -17,6 +17,7 @@ from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.lanes.exchanged import folded_by_exchange
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupPartials, Partial, combined, nothing, number, with_terms
 from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
@@ -129,11 +130,12 @@ class RegisterRows:
 
     def folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
         """That of the whole row."""
-        b = self.b
-        mine = self._exchanged(r, mine, min(self.shape.members, b.neighbours))
+        e, b = self.e, self.b
+        own = b.local_id()
+        mine = folded_by_exchange(e, r, own, mine, min(self.shape.members, b.neighbours))
         if self.parts < 2:
             return mine
-        array, own = self.partials[n, slot], b.local_id()
+        array = self.partials[n, slot]
         part, _ = self._split(own, b.neighbours)
         if self.parts > b.neighbours:
             return self._gathered(array, r, part, mine, self.parts)
@@ -141,25 +143,7 @@ class RegisterRows:
         b.barrier()
         other = b.inst("BitwiseAnd", "i32", own, b.const("i32", self.parts - 1))
         first = b.inst("IMul", "i32", self.near, b.const("i32", self.parts))
-        return self._exchanged(r, array.get(b.inst("IAdd", "i32", first, other)), self.parts)
-
-    def _exchanged(self, r: Reduction, mine: Partial, count: int) -> Partial:
-        """What so many neighbours make, a power of two."""
-        e, b, distance = self.e, self.b, 1
-        while distance < count:
-            other = tuple([self._across(x, distance) for x in mine])
-            if r.kind == "add":  # either way round it is the same
-                mine = combined(e, r, mine, other)
-            else:
-                bit = b.inst("BitwiseAnd", "i32", b.local_id(), b.const("i32", distance))
-                lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
-                x, y = (
-                    tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)])
-                    for p, q in ((mine, other), (other, mine))
-                )
-                mine = combined(e, r, x, y)
-            distance *= 2
-        return mine
+        return folded_by_exchange(e, r, own, array.get(b.inst("IAdd", "i32", first, other)), self.parts)
 
     def _gathered(self, array: GroupPartials, r: Reduction, own: Val, mine: Partial, count: int) -> Partial:
         """What `count` neighbours in an array of the workgroup make, of which the invocation's is at place `own`."""
@@ -169,28 +153,6 @@ class RegisterRows:
         first = b.inst("IMul", "i32", self.near, b.const("i32", count))
         places = [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(count)]
         return balanced(partial(combined, e, r), [array.get(place) for place in places])
-
-    def _across(self, x: Val, distance: int) -> Val:
-        """The value of the member whose number differs in this bit."""
-        e, b = self.e, self.b
-        match x.type:
-            case "f32":
-                return b.across(x, distance)
-            case "i32":
-                return e.bitcast(self._across(e.bitcast(x, "f32"), distance), "i32")
-            case "bool":
-                word = e.select(x, b.const("i32", 1), b.const("i32", 0))
-                return b.inst("INotEqual", "bool", self._across(word, distance), b.const("i32", 0))
-            case "f64":
-                return e.bitcast(self._across(e.bitcast(x, "i64"), distance), "f64")
-            case "f16":
-                return e.bitcast(self._across(e.bitcast(x, "i16"), distance), "f16")
-            case "i64":
-                half = b.const("i64", 32)
-                words = [e.resize(v, "i32") for v in (x, b.inst("ShiftRightLogical", "i64", x, half))]
-                low, high = (e.resize(self._across(v, distance), "i64", signed=False) for v in words)
-                return b.inst("BitwiseOr", "i64", b.inst("ShiftLeftLogical", "i64", high, half), low)
-        return e.resize(self._across(e.resize(x, "i32"), distance), x.type)
 
 
 class _Folds:

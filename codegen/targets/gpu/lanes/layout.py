@@ -14,18 +14,21 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, RunningTotal, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import RoutineRow
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, TermRange, only_terms, table_words
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
+from loopgrad.codegen.targets.gpu.lanes.chained_spans import WORD as CHAIN_WORD
+from loopgrad.codegen.targets.gpu.lanes.chained_spans import chain_words, number_words
+from loopgrad.codegen.targets.gpu.lanes.partials import folding, group_sizes, kept, kept_size
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
@@ -35,14 +38,12 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     batches,
     by_groups,
     fold_tiles,
-    group_size,
     left_by,
-    partial_size,
     parts,
     streamed_tiles,
     tiling,
 )
-from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles, as_reduction, running_tiles
+from loopgrad.codegen.targets.gpu.lanes.running_plan import RESIDENT, RunningTiles, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.lanes.table_tiles import long_tiles, table_tiles
 from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
@@ -73,16 +74,19 @@ Array = tuple[str, int]
 def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
     """How lanes of this kernel are laid out and how they may meet."""
     if kernel.running is not None:
-        r = as_reduction(kernel.running)
-        running = running_tiles(
-            kernel, kernel.running, geometry.group, geometry.memory, (group_size(r), partial_size(r))
-        )
-        return LaneMapping(group=geometry.group, running=running)
+        return running_mapping(kernel, kernel.running, geometry)
     shape = arrangement(kernel, options, geometry)
     if not geometry.resumable or not has_loops(kernel):
         return shape
     rows = shape.copies or min(prod(kernel.domain), geometry.resumable)
     return replace(shape, group=0, tiles=None, resumable=max(-(-rows // LARGEST_GROUP), 1) * LARGEST_GROUP)
+
+
+def running_mapping(kernel: Kernel, running: RunningTotal, geometry: Geometry) -> LaneMapping:
+    """That of a kernel with a running total."""
+    sizes = group_sizes(folding(running))
+    tiles = running_tiles(kernel, running, geometry.group, geometry.memory, sizes, geometry.waits)
+    return LaneMapping(group=geometry.group, running=tiles, resident=RESIDENT if tiles.chained else 0)
 
 
 def has_loops(kernel: Kernel) -> bool:
@@ -142,7 +146,8 @@ def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support
         before += first
         after += last
     if shared.running is not None and shared.running.spans > 1:
-        before.append(span_totals(kernel, shared.running, scratch, support))
+        around = cleared_chain if shared.running.chained else span_totals
+        before.append(around(kernel, shared.running, scratch, support))
     for number, slots in enumerate(blocks):
         after += folds(kernel, number, slots, tiles, scratch, support)
     return KernelInterface(
@@ -152,7 +157,9 @@ def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support
         module=module,
         lanes=lanes,
         tiles=sum(part.count for part in (tiles, shared.boxes, shared.running) if part is not None),
-        streams=shared.boxes is not None or (tiles is not None and tiles.streamed),
+        streams=shared.boxes is not None
+        or (shared.running is not None and shared.running.tiles > 1)
+        or (tiles is not None and tiles.streamed),
         copies=shared.copies,
         loops=has_loops(kernel),
         scratch=tuple(scratch),
@@ -174,13 +181,28 @@ def own_blocks(shared: LaneMapping, reductions: int) -> int:
 def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support: Support) -> Dispatch:
     """The launch of the kernel's lanes that leaves the totals of a running total's spans, in a new scratch block."""
     assert kernel.running is not None
-    r = as_reduction(kernel.running)
     terms = replace(kernel, name=f"{kernel.name}_spans", body=without_checks(kernel.body), errors=(), order_key=None)
     block = (SCRATCH, len(scratch))
-    scratch.append(max(tiles.outer * tiles.spans * tiles.inner * SIZE[memory_type(r.dtype)] * parts(r), 8))
+    scratch.append(span_bytes(kernel.running, tiles))
     module = support.add(terms, LaneMapping(group=tiles.group, running=replace(tiles, totals=True)))
     params = [(PARAM, i) for i in range(len(kernel.params))]
     return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
+
+
+def span_bytes(running: RunningTotal, tiles: RunningTiles) -> int:
+    """Of the totals of a running total's spans."""
+    dtypes = kept(folding(running))
+    return max(tiles.outer * tiles.spans * tiles.inner * kept_size(dtypes) * len(dtypes), 8)
+
+
+def cleared_chain(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support: Support) -> Dispatch:
+    """The launch that clears what workgroups leave for each other, in a new scratch block."""
+    assert kernel.running is not None
+    numbers = len(kept(folding(kernel.running)))
+    words = chain_words(tiles, number_words(numbers, register_type(kernel.running.dtype)))
+    block = (SCRATCH, len(scratch))
+    scratch.append(CHAIN_WORD * words)
+    return Dispatch(support.add(fill_kernel(int64, 0)), words, (block,))
 
 
 def without_checks(block: Block) -> Block:

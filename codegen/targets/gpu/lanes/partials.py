@@ -6,22 +6,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loopgrad.codegen.kernel.nodes import Reduction
+from loopgrad.codegen.kernel.nodes import Reduction, RunningTotal
 from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, ByOps
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.arrays import narrowed, widened
-from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, Emitter, register_type
+from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
-from loopgrad.codegen.targets.gpu.lanes.plan import parts
+from loopgrad.codegen.targets.gpu.lanes.function_folds import FunctionFold
+from loopgrad.codegen.targets.gpu.lanes.plan import group_size, group_type, partial_size, parts
 from loopgrad.graph.identities import identity
+from loopgrad.graph.types import DType
 
 Partial = tuple[Val, ...]
+Folding = Reduction | FunctionFold
 
 
-def nothing(e: Emitter, r: Reduction) -> Partial:
+def folding(running: RunningTotal) -> Folding:
+    """What combines its terms."""
+    if running.function is not None:
+        return FunctionFold(running.leaves, running.function)
+    return Reduction(running.kind, running.dtype, running.param, 0)
+
+
+def kept(r: Folding) -> tuple[DType, ...]:
+    """The numbers that are left in memory of what some terms make."""
+    return r.leaves if isinstance(r, FunctionFold) else (r.dtype,) * parts(r)
+
+
+def kept_size(dtypes: Sequence[DType]) -> int:
+    """Bytes of each of these in memory, where they are kept in places of one size."""
+    return max(SIZE[memory_type(dtype)] for dtype in dtypes)
+
+
+def group_sizes(r: Folding) -> tuple[int, int]:
+    """Bytes in memory of the workgroup of a term, and of what is combined so far."""
+    if isinstance(r, FunctionFold):
+        term, partial = (sum([SIZE[group_type(dtype)] for dtype in dtypes]) for dtypes in (r.leaves, r.parts))
+        return term, partial
+    return group_size(r), partial_size(r)
+
+
+def nothing(e: Emitter, r: Folding) -> Partial:
+    if isinstance(r, FunctionFold):
+        return r.nothing(e)
     if r.kind == EXPONENTIALS:
         m = ScalarOps(e)
         return sums_of_exponentials.nothing(ByOps(m), m.element(r.dtype, 0.0))
@@ -60,7 +90,9 @@ def with_terms(e: Emitter, r: Reduction, partial: Partial, terms: Sequence[Val])
     return partial
 
 
-def combined(e: Emitter, r: Reduction, x: Partial, y: Partial) -> Partial:
+def combined(e: Emitter, r: Folding, x: Partial, y: Partial) -> Partial:
+    if isinstance(r, FunctionFold):
+        return r.combined(e, x, y)
     if r.kind == EXPONENTIALS:
         (a, b, c), (d, f, g) = x, y
         return sums_of_exponentials.combined(ByOps(ScalarOps(e)), (a, b, c), (d, f, g))
@@ -139,8 +171,9 @@ class SideArray:
 class GroupPartials:
     """An array of partial reductions in memory of the workgroup."""
 
-    def __init__(self, e: Emitter, r: Reduction, count: int) -> None:
-        self.arrays = [GroupArray(e, register_type(r.dtype), count) for _ in range(parts(r))]
+    def __init__(self, e: Emitter, r: Folding, count: int) -> None:
+        dtypes = r.parts if isinstance(r, FunctionFold) else (r.dtype,) * parts(r)
+        self.arrays = [GroupArray(e, register_type(dtype), count) for dtype in dtypes]
 
     def set(self, index: Val, partial: Partial) -> None:
         for array, value in zip(self.arrays, partial, strict=True):

@@ -35,6 +35,7 @@ from loopgrad.codegen.targets.gpu.lanes.shard_plan import ShardPieces, shard_pie
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 from loopgrad.codegen.targets.gpu.lanes.windows import TOGETHER, overlapping
+from loopgrad.graph.types import DType
 
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
 UNROLLED_WEIGHT: Final = 400
@@ -67,6 +68,7 @@ class Geometry:
     matrix_units: bool = False  # warps have some
     warpgroups: bool = False  # which have matrix units together
     exchanges: bool = False  # neighbouring invocations exchange registers
+    waits: bool = False  # workgroups that have begun go on whatever others wait for
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +366,13 @@ def fold_columns(group: int) -> int:
 
 def group_size(reduction: Reduction) -> int:
     """Bytes of a contribution in memory of a workgroup."""
-    type = register_type(reduction.dtype)
-    return SIZE[GROUP_TYPE.get(type, type)]
+    return SIZE[group_type(reduction.dtype)]
+
+
+def group_type(dtype: DType) -> str:
+    """How elements are kept in memory of a workgroup."""
+    type = register_type(dtype)
+    return GROUP_TYPE.get(type, type)
 
 
 def parts(reduction: Reduction) -> int:

@@ -3,7 +3,8 @@
 The array is `outer` rows of `extent` positions with `inner` elements each. A workgroup takes tiles: `rows` whole short
 rows, or a piece of a long one; where `inner` is large, `columns` of its elements at a time. Within a tile an invocation
 owns `each` neighbouring positions of one column. A long row is one workgroup's, tile after tile, where there are
-many rows; else it is cut into `spans`, whose totals another launch leaves in scratch memory before.
+many rows; else it is cut into `spans`, whose totals another launch leaves in scratch memory before, or workgroups hand
+on as they go: then each tile is a span.
 """
 
 from __future__ import annotations
@@ -11,23 +12,30 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Kernel, Reduction, RunningTotal
+from loopgrad.codegen.kernel.nodes import Kernel, RunningTotal
+from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 
 MOST_EACH: Final = 15  # positions of an invocation: odd, so that neighbours begin in different banks
 TILE_BYTES: Final = 24 << 10  # of memory of the workgroup: several workgroups should run side by side
+MOST_CHAINED: Final = 33  # the same of chained spans: what each waits for takes as long for a long one
+CHAINED_BYTES: Final = 40 << 10
 MOST_COLUMNS: Final = 128
 ENOUGH: Final = 1024  # workgroups that fill a device
 MANY: Final = 2048  # into which long rows are cut where there are fewer
 FEW_COLUMNS: Final = 16  # at a time, of long rows: as few as still fill what memory hands out at once
+FEW_BLOCKS: Final = 256  # of columns, so many that reading their terms twice takes longer than having no more
 FEW_TILES: Final = 4  # of a row: one workgroup has made them before another launch has begun
+FEWEST_CHAINED: Final = 4096  # spans: each waits for those before it, fewer are soon made twice
+RESIDENT: Final = 5  # workgroups of 256 side by side, where they wait for each other
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTiles:
     """See the module's text. `chunks`: invocations that share a column of a tile. `tiles`: of a row. `per_span`: tiles
-    of a span. `unrolled`: lanes that an invocation runs at once. `totals`: only those of the spans are made."""
+    of a span. `unrolled`: lanes that an invocation runs at once. `totals`: only those of the spans are made. `chained`:
+    workgroups wait for those of others."""
 
     outer: int
     extent: int
@@ -41,6 +49,7 @@ class RunningTiles:
     group: int
     unrolled: int = 1
     totals: bool = False
+    chained: bool = False
 
     @property
     def positions(self) -> int:
@@ -86,18 +95,22 @@ class RunningTiles:
         return -(-self.outer // self.rows) * self.spans * self.blocks
 
 
-def as_reduction(running: RunningTotal) -> Reduction:
-    """What combines its terms."""
-    return Reduction(running.kind, running.dtype, running.param, 0)
-
-
 def running_tiles(
-    kernel: Kernel, running: RunningTotal, group: int, memory: int, sizes: tuple[int, int]
+    kernel: Kernel, running: RunningTotal, group: int, memory: int, sizes: tuple[int, int], waits: bool = False
 ) -> RunningTiles:
-    """The layout for workgroups of `group` invocations with so much memory. `sizes`: bytes there of an element, and of
-    what is combined so far."""
-    outer, extent, inner = running.shape
-    most = most_each(group, memory, sizes)
+    """The layout for workgroups of `group` invocations with so much memory. `sizes`: bytes there of a term, and of what
+    is combined so far. `waits`: workgroups may wait for those that have begun."""
+    plan = _cut(running.shape, group, most_each(group, memory, sizes))
+    if waits and running.function is None and plan.spans > 1 and plan.inner == 1 and group % WARP == 0:
+        longer = _cut(running.shape, group, most_each(group, memory, sizes, CHAINED_BYTES, MOST_CHAINED))
+        if longer.spans > 1 and longer.outer * longer.tiles >= FEWEST_CHAINED:
+            plan = replace(longer, per_span=1, chained=True)
+    return replace(plan, unrolled=most_unrolled(kernel, plan))
+
+
+def _cut(shape: tuple[int, int, int], group: int, most: int) -> RunningTiles:
+    """With at most so many positions of an invocation."""
+    outer, extent, inner = shape
     columns = even_columns(inner, min(MOST_COLUMNS, group))
     if extent > FEW_TILES * (group // columns) * most and outer * -(-inner // columns) < ENOUGH:
         columns = even_columns(inner, FEW_COLUMNS)
@@ -109,15 +122,15 @@ def running_tiles(
     else:
         each, rows = most, 1
         tiles = -(-extent // (chunks * each))
-        per_span = -(-tiles // spans(tiles, outer * blocks, MANY if inner == 1 else ENOUGH))
-    plan = RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group)
-    return replace(plan, unrolled=most_unrolled(kernel, plan))
+        wanted, alone = (MANY, ENOUGH) if inner == 1 else (ENOUGH, FEW_BLOCKS)
+        per_span = -(-tiles // spans(tiles, outer * blocks, wanted, alone))
+    return RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group)
 
 
-def most_each(group: int, memory: int, sizes: tuple[int, int]) -> int:
+def most_each(group: int, memory: int, sizes: tuple[int, int], tile: int = TILE_BYTES, limit: int = MOST_EACH) -> int:
     """As many positions of an invocation as memory of the workgroup allows; odd."""
     element, partial = sizes
-    most = min((min(TILE_BYTES, memory) - 2 * group * partial) // (group * element), MOST_EACH)
+    most = min((min(tile, memory) - 2 * group * partial) // (group * element), limit)
     return max(most - (most + 1) % 2, 1)
 
 
@@ -126,18 +139,19 @@ def even_columns(inner: int, most: int) -> int:
     return -(-inner // -(-inner // most))
 
 
-def spans(tiles: int, rows: int, wanted: int) -> int:
-    """Into how many spans a row is cut, of so many rows. Each span reads the totals of those before it."""
-    if tiles <= FEW_TILES or rows >= ENOUGH:
+def spans(tiles: int, rows: int, wanted: int, alone: int) -> int:
+    """Into how many spans a row is cut, of so many rows; `alone`: so many need no spans. Each reads the totals of those
+    before it."""
+    if tiles <= FEW_TILES or rows >= alone:
         return 1
     return min(tiles, -(-wanted // rows))
 
 
 def most_unrolled(kernel: Kernel, plan: RunningTiles) -> int:
-    """A number of lanes that divides those of an invocation, or nearly, and keeps the code small."""
+    """A number of lanes that divides those of an invocation, or nearly: those that are left run one by one."""
     if not straight(kernel):
         return 1
     most = max(min(plan.size // plan.stride, MOST_EACH, UNROLLED_WEIGHT // weight(kernel)), 1)
     if plan.size % plan.stride:
         return min(most, 5)
-    return max(n for n in range(1, most + 1) if plan.size // plan.stride % n == 0)
+    return min(range(1, most + 1), key=lambda n: sum(divmod(plan.size // plan.stride, n)))

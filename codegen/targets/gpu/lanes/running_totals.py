@@ -8,10 +8,13 @@ there, and writes the totals.
     totals, side by side
 
 A span of a long row begins with what the spans before it make together: another launch of the same lanes (`totals`)
-has left that in scratch memory (reduce, then scan: Dotsenko et al., Fast scan algorithms on graphics processors, 2008).
+has left that in scratch memory (reduce, then scan: Dotsenko et al., Fast scan algorithms on graphics processors, 2008),
+or the workgroups hand it on (`chained`; see chained_spans).
 All of it is in an order that depends on the shape alone, and sums of floats are a total and its rest until they are
 written. Where the total begins at the end, tiles, invocations and positions are counted from there; memory is read in
 its own order nonetheless.
+
+Circle: `codegen/targets/gpu/lanes/chained_spans.py` combines what it waits for in the arrays of the workgroup.
 """
 
 from __future__ import annotations
@@ -21,119 +24,32 @@ from functools import partial
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Reduction, RunningTotal
-from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
+from loopgrad.codegen.targets.gpu.emit.context import Emitter, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
+from loopgrad.codegen.targets.gpu.lanes.across import Member, across
+from loopgrad.codegen.targets.gpu.lanes.chained_spans import ChainedSpans
+from loopgrad.codegen.targets.gpu.lanes.exact_folds import ExactFold, Term, shown, with_all_exactly, with_exactly
+from loopgrad.codegen.targets.gpu.lanes.function_folds import FunctionFold
 from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
-    GroupPartials,
     Partial,
     combined,
+    folding,
+    kept,
+    kept_size,
     nothing,
-    number,
-    of_term,
-    with_term,
-    with_terms,
 )
-from loopgrad.codegen.targets.gpu.lanes.plan import parts
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
+from loopgrad.codegen.targets.gpu.lanes.running_tile import RunningTile, Unit
 from loopgrad.codegen.targets.gpu.lanes.tiles import (
     EmitOps,
-    RegisterFold,
     RegisterFolds,
-    Tile,
-    digits,
-    divided,
     emit_together,
-    row_dims,
-    short,
 )
 
 SPANS_AT_ONCE: Final = 4  # whose totals an invocation reads
-
-
-class Unit:
-    """What a workgroup takes at once: a span of a row, or some rows; a block of columns of it."""
-
-    def __init__(self, e: Emitter, plan: RunningTiles, unit: Val) -> None:
-        b, zero = e.b, e.b.const("i64", 0)
-        rest, self.block = divided(e, unit, plan.blocks) if plan.blocks > 1 else (unit, zero)
-        self.group, self.span = divided(e, rest, plan.spans) if plan.spans > 1 else (rest, zero)
-        self.first_column = b.inst("IMul", "i64", self.block, b.const("i64", plan.columns))
-        self.width: Val | None = None  # columns of a last, narrower block
-        if plan.inner % plan.columns:
-            left = b.inst("ISub", "i64", b.const("i64", plan.inner), self.first_column)
-            self.width = e.resize(e.bound_integer(left, plan.columns), "i32")
-
-
-class RunningTile(Tile):
-    """Tile `piece` (i64) of a unit's row, counted from where the total begins. `valid`: positions of a row in it."""
-
-    def __init__(self, e: Emitter, plan: RunningTiles, reverse: bool, unit: Unit, piece: Val) -> None:
-        self.e, self.plan, self.unit, b = e, plan, unit, e.b
-        domain, self.shift = e.kernel.domain, None
-        self.row = b.inst("IMul", "i64", unit.group, b.const("i64", plan.rows))
-        if plan.tiles == 1:
-            present = e.bound_integer(b.inst("ISub", "i64", b.const("i64", plan.outer), self.row), plan.rows)
-            self.valid = b.const("i32", plan.extent)
-            first = b.const("i64", 0)
-            count = b.inst("IMul", "i64", present, b.const("i64", plan.extent * plan.columns))
-            self.outer, self.inner = [], domain
-        else:
-            positions = b.const("i64", plan.positions)
-            begun = b.inst("IMul", "i64", piece, positions)
-            left = b.inst("ISub", "i64", b.const("i64", plan.extent), begun)
-            valid = e.bound_integer(left, plan.positions)
-            self.valid = e.resize(valid, "i32")
-            first = b.inst("ISub", "i64", left, valid) if reverse else begun
-            count = b.inst("IMul", "i64", valid, b.const("i64", plan.columns))
-            if reverse and plan.extent % plan.positions:
-                missing = b.inst("ISub", "i32", b.const("i32", plan.positions), self.valid)
-                self.shift = b.inst("IMul", "i32", missing, b.const("i32", plan.columns))
-            cut = row_dims(domain, plan.outer)
-            self.outer, self.inner = digits(e, self.row, domain[:cut]), domain[cut:]
-        inner = b.const("i64", plan.inner)
-        self.column = b.inst("IAdd", "i64", b.inst("IMul", "i64", first, inner), unit.first_column)
-        start = b.inst("IMul", "i64", self.row, b.const("i64", plan.extent * plan.inner))
-        self.start = b.inst("IAdd", "i64", start, self.column)
-        self.count = e.resize(count, "i32")
-        self.whole = b.inst("IEqual", "bool", self.count, b.const("i32", plan.size))
-
-    def place(self, position: Val, ahead: int = 0) -> Val:
-        if self.plan.columns == self.plan.inner:
-            column = super().place(position, ahead)
-        else:
-            column = self._in_block(position, ahead)
-        if self.shift is not None:
-            self.e.position = self.e.b.inst("IAdd", "i32", self.e.position, self.shift)
-        return column
-
-    def _in_block(self, position: Val, ahead: int) -> Val:
-        """Rows of a block lie apart; what a narrower block lacks is its last column again."""
-        e, b = self.e, self.e.b
-        e.position = b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
-        line, column = self.split(e.position)
-        if self.unit.width is not None:
-            last = b.inst("ISub", "i32", self.unit.width, b.const("i32", 1))
-            column = e.select(b.inst("ULessThan", "bool", column, last), column, last)
-        line = b.inst("IMul", "i64", e.resize(line, "i64", signed=False), b.const("i64", self.plan.inner))
-        offset = b.inst("IAdd", "i64", line, e.resize(column, "i64", signed=False))
-        e.lane = short(e, b.inst("IAdd", "i64", self.start, offset))
-        return short(e, b.inst("IAdd", "i64", self.column, offset)) if self.outer else e.lane
-
-    def split(self, position: Val) -> tuple[Val, Val]:
-        """The line of a position of the tile, and its column."""
-        b, columns = self.e.b, self.e.b.const("i32", self.plan.columns)
-        line = b.inst("UDiv", "i32", position, columns)
-        return line, b.inst("ISub", "i32", position, b.inst("IMul", "i32", line, columns))
-
-    def stored(self, position: Val) -> Val | None:
-        """Whether the element is one of the block; None: it is."""
-        if self.unit.width is None:
-            return None
-        return self.e.b.inst("ULessThan", "bool", self.split(position)[1], self.unit.width)
 
 
 class RunningTotals:
@@ -146,21 +62,29 @@ class RunningTotals:
         assert running is not None
         self.e, self.b, self.plan, self.emit_block = e, e.b, plan, emit_block
         self.running: RunningTotal = running
-        self.r = Reduction(running.kind, running.dtype, running.param, 0)
-        self.array = GroupArray(e, register_type(running.dtype), plan.size + plan.slack)
-        self.levels = [GroupPartials(e, self.r, e.b.group) for _ in range(2)]
+        self.r = folding(running)
+        self.kept = kept(self.r)
+        self.leaves = running.leaves or (running.dtype,)
+        self.arrays = [GroupArray(e, register_type(dtype), plan.size + plan.slack) for dtype in self.leaves]
         self.own = e.b.local_id()
         line, self.column = self._divided(self.own, plan.columns)
         self.row, self.chunk = self._divided(line, plan.chunks)
         self.owner = self._less(self.own, plan.owners) if plan.owners < e.b.group else None
         self.first = self.b.inst("IMul", "i32", self.chunk, self.b.const("i32", plan.each))
         self.start = self._start()
+        self.across = across(e, self.r, plan, Member(self.own, self.chunk, self.owner))
+        self.chain = ChainedSpans(self, e.table.scratch[0]) if plan.chained else None
+
+    @property
+    def results(self) -> list[tuple[int, int]]:
+        """The leaves that are stored, and the parameters where."""
+        return [(leaf, self.running.param + n) for n, leaf in enumerate(self.running.taken or (0,))]
 
     # ---- Contribution
 
     def add(self, e: Emitter, slot: int, *terms: Val) -> None:
-        (term,) = terms
-        self.array.set(self._moved(e.position), term)
+        for array, term in zip(self.arrays, terms, strict=True):
+            array.set(self._moved(e.position), term)
 
     def join(self, e: Emitter, slot: int, partial: Partial) -> None:
         raise AssertionError("a running total has terms only")
@@ -173,13 +97,24 @@ class RunningTotals:
         self.b.barrier()
         carried = _Carried(self)
         if self.plan.totals:
-            side_by_side = not self.plan.stride % self.plan.columns
-            self._tiles(unit, lambda tile: (self._gather if side_by_side else self._fold)(tile, carried))
-            self._leave(unit, self._across(carried.get())[1])
+            self._spans_total(unit, carried)
+            return
+        if self.chain is not None:
+            self._scan(RunningTile(self.e, self.plan, self.running.reverse, unit, unit.span), carried)
             return
         if self.plan.spans > 1:
             self._before(unit, carried)
         self._tiles(unit, lambda tile: self._scan(tile, carried))
+
+    def _spans_total(self, unit: Unit, carried: _Carried) -> None:
+        """What the unit's terms make is left."""
+        if isinstance(self.r, FunctionFold):
+            self._tiles(unit, lambda tile: self._fold_in_order(tile, carried))
+            self._leave(unit, carried.get())
+            return
+        side_by_side = not self.plan.stride % self.plan.columns
+        self._tiles(unit, lambda tile: (self._gather if side_by_side else self._fold)(tile, carried))
+        self._leave(unit, self.across.totals(carried.get())[1])
 
     def _tiles(self, unit: Unit, body: Callable[[RunningTile], None]) -> None:
         """body(tile) of the unit's tiles in order."""
@@ -202,17 +137,35 @@ class RunningTotals:
 
         emit_loop(self.e, lambda: b.inst("SLessThan", "bool", b.get(place, "i64"), end), one)
 
-    def _terms(self, tile: RunningTile) -> list[Val]:
-        """Those of the own positions, after all lanes have left theirs; nothing's where there is none."""
-        plan = self.plan
+    def _load(self, tile: RunningTile) -> None:
+        """The terms of the tile's lanes, each where its owner finds it."""
         with self.e.contributing(self):
             self._lanes(tile)
         self.b.barrier()
-        neutral = nothing(self.e, self.r)[0]
-        found = [self.array.get(self._slot(k)) for k in range(plan.each)]
-        if plan.exact:
-            return found
-        return [self.e.select(self._has(tile, k), x, neutral) for k, x in enumerate(found)]
+
+    def _either(self, tile: RunningTile, body: Callable[[bool], None]) -> None:
+        """body(whether all positions are there): once for tiles of which none is missing, and for others."""
+        if self.plan.exact or self.plan.tiles == 1 or self.owner is not None:
+            body(self.plan.exact)
+        else:
+            self.e.one_of(tile.whole, lambda: body(True), lambda: body(False))
+
+    def _folded(self, tile: RunningTile, carried: _Carried) -> None:
+        """What is carried, with the terms of the own positions."""
+
+        def fold(whole: bool) -> None:
+            terms = [self._term(tile, k, whole) for k in range(self.plan.each)]
+            carried.set(with_all_exactly(self.e, self.r, carried.get(), terms))
+
+        self._either(tile, fold)
+
+    def _term(self, tile: RunningTile, k: int, whole: bool) -> Term:
+        """That of the own position k; nothing's where there is none."""
+        found = tuple([array.get(self._slot(k)) for array in self.arrays])
+        there = self.b.const("bool", True) if whole else self._has(tile, k)
+        if isinstance(self.r, FunctionFold):
+            return (*found, there)
+        return found if whole else tuple([self.e.select(there, x, nothing(self.e, self.r)[0]) for x in found])
 
     def _lanes(self, tile: RunningTile) -> None:
         """This invocation's lanes of the tile, in the order of memory: every `stride`-th."""
@@ -260,6 +213,7 @@ class RunningTotals:
 
     def _gather(self, tile: RunningTile, carried: _Carried) -> None:
         """Only the total of the lanes that this invocation runs, which are of its column."""
+        assert isinstance(self.r, Reduction)
         fold = ExactFold(self.e, self.r)
         with self.e.contributing(RegisterFolds([fold])):
             self._lanes(tile)
@@ -267,50 +221,40 @@ class RunningTotals:
 
     def _fold(self, tile: RunningTile, carried: _Carried) -> None:
         """Only the total of what this invocation owns."""
-        carried.set(with_all_exactly(self.e, self.r, carried.get(), self._terms(tile)))
+        self._load(tile)
+        self._folded(tile, carried)
+        self.b.barrier()
+
+    def _fold_in_order(self, tile: RunningTile, carried: _Carried) -> None:
+        """The total of all invocations of the column: terms of one tile come before those of the next one."""
+        own = _Carried(self)
+        self._load(tile)
+        self._folded(tile, own)
+        carried.set(combined(self.e, self.r, carried.get(), self.across.totals(own.get())[1]))
         self.b.barrier()
 
     def _scan(self, tile: RunningTile, carried: _Carried) -> None:
-        e, terms = self.e, self._terms(tile)
-        before, whole = self._across(with_all_exactly(e, self.r, nothing(e, self.r), terms))
-        if self.plan.tiles > 1:
+        e, own = self.e, _Carried(self)
+        self._load(tile)
+        self._folded(tile, own)
+        before, whole = self.across.totals(own.get())
+        if self.chain is not None:
+            before = combined(e, self.r, self.chain.before(tile.unit, whole), before)
+        elif self.plan.tiles > 1:
             before = combined(e, self.r, carried.get(), before)
             carried.set(combined(e, self.r, carried.get(), whole))
-        for k, term in enumerate(terms):
-            before = with_exactly(e, self.r, before, term)
-            self._put(tile, k, number(e, self.r, before))
+
+        def show(whole: bool) -> None:
+            total = before
+            for k in range(self.plan.each):  # read again: registers are left for more workgroups side by side
+                total = with_exactly(e, self.r, total, self._term(tile, k, whole))
+                self._put(tile, k, whole, shown(e, self.r, total))
+
+        self._either(tile, show)
         self.b.barrier()
         self._store(tile)
         if tile.shift is not None:  # other invocations read what the next tile's terms replace
             self.b.barrier()
-
-    def _across(self, own: Partial) -> tuple[Partial, Partial]:
-        """What the invocations before this one have of its column, and what all have."""
-        e, b, plan = self.e, self.b, self.plan
-        if plan.chunks == 1:
-            return nothing(e, self.r), own
-        arrays, step = self.levels, 1
-        arrays[0].set(self.own, own)
-        b.barrier()
-        while step < plan.chunks:
-            enough = b.inst("UGreaterThanEqual", "bool", self.chunk, b.const("i32", step))
-            distance = b.const("i32", step * plan.columns)
-            place = e.select(enough, b.inst("ISub", "i32", self.own, distance), self.own)
-            joined = combined(e, self.r, arrays[0].get(place), own)
-            own = tuple([e.select(enough, x, y) for x, y in zip(joined, own, strict=True)])
-            arrays = arrays[::-1]
-            arrays[0].set(self.own, own)
-            b.barrier()
-            step *= 2
-        some = b.inst("UGreaterThan", "bool", self.chunk, b.const("i32", 0))
-        one = b.const("i32", plan.columns)
-        neighbour = arrays[0].get(e.select(some, b.inst("ISub", "i32", self.own, one), self.own))
-        before = [e.select(some, x, y) for x, y in zip(neighbour, nothing(e, self.r), strict=True)]
-        ahead = b.inst("ISub", "i32", b.const("i32", plan.chunks - 1), self.chunk)
-        last = b.inst("IAdd", "i32", self.own, b.inst("IMul", "i32", ahead, one))
-        if self.owner is not None:
-            last = e.select(self.owner, last, self.own)
-        return tuple(before), arrays[0].get(last)
 
     # ---- positions of an invocation
 
@@ -343,11 +287,15 @@ class RunningTotals:
         inside = b.inst("SLessThan", "bool", own, tile.valid)
         return inside if self.owner is None else self.e.both(self.owner, inside)
 
-    def _put(self, tile: RunningTile, k: int, value: Val) -> None:
-        if self.plan.exact:
-            self.array.set(self._slot(k), value)
+    def _put(self, tile: RunningTile, k: int, whole: bool, values: Sequence[Val]) -> None:
+        def put() -> None:
+            for leaf, _ in self.results:
+                self.arrays[leaf].set(self._slot(k), values[leaf])
+
+        if whole:
+            put()
         else:
-            self.e.when(self._has(tile, k), lambda: self.array.set(self._slot(k), value))
+            self.e.when(self._has(tile, k), put)
 
     # ---- memory
 
@@ -357,9 +305,9 @@ class RunningTotals:
 
         def one(position: Val, ahead: int = 0) -> None:
             tile.place(position, ahead)
-            dtype = self.running.dtype
-            value = to_memory(self.e, self.array.get(self._moved(self.e.position)), dtype)
-            b.store(self.e.element(self.running.param, self.e.lane), value)
+            for leaf, param in self.results:
+                found = self.arrays[leaf].get(self._moved(self.e.position))
+                b.store(self.e.element(param, self.e.lane), to_memory(self.e, found, self.leaves[leaf]))
 
         def checked(position: Val, ahead: int = 0) -> None:
             at = b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
@@ -384,62 +332,74 @@ class RunningTotals:
         else:
             dealt()
 
+    def array_column(self, unit: Unit) -> Val:
+        """The invocation's column in the array."""
+        column = self.column
+        if unit.width is not None:
+            last = self.b.inst("ISub", "i32", unit.width, self.b.const("i32", 1))
+            column = self.e.select(self.b.inst("ULessThan", "bool", column, last), column, last)
+        return self.b.inst("IAdd", "i64", unit.first_column, self.e.resize(column, "i64", signed=False))
+
+    def leads(self, unit: Unit) -> Val:
+        """Whether the invocation is the first of a column."""
+        return self._less(self.own, self.plan.columns if unit.width is None else unit.width)
+
     def _place(self, unit: Unit, span: Val, part: int) -> Val:
         """The address of a part of a span's total, in the invocation's column."""
         e, b, plan = self.e, self.b, self.plan
-        column = self.column
-        if unit.width is not None:
-            last = b.inst("ISub", "i32", unit.width, b.const("i32", 1))
-            column = e.select(b.inst("ULessThan", "bool", column, last), column, last)
         row = b.inst("IAdd", "i64", b.inst("IMul", "i64", unit.group, b.const("i64", plan.spans)), span)
-        line = b.inst("IAdd", "i64", b.inst("IMul", "i64", row, b.const("i64", plan.inner)), unit.first_column)
-        place = b.inst("IAdd", "i64", line, e.resize(column, "i64", signed=False))
+        place = b.inst("IAdd", "i64", b.inst("IMul", "i64", row, b.const("i64", plan.inner)), self.array_column(unit))
         if part:
             place = b.inst("IAdd", "i64", place, b.const("i64", part * plan.outer * plan.spans * plan.inner))
-        return e.at(e.table.scratch[0], place, SIZE[memory_type(self.running.dtype)])
+        return e.at(e.table.scratch[0], place, kept_size(self.kept))
 
     def _leave(self, unit: Unit, total: Partial) -> None:
         """A span's total, by one invocation of each column."""
-        mine = self._less(self.own, self.plan.columns if unit.width is None else unit.width)
 
         def leave() -> None:
-            for part, value in enumerate(total):
-                self.b.store(self._place(unit, unit.span, part), to_memory(self.e, value, self.running.dtype))
+            for part, (value, dtype) in enumerate(zip(total, self.kept, strict=False)):
+                self.b.store(self._place(unit, unit.span, part), to_memory(self.e, value, dtype))
 
-        self.e.when(mine, leave)
+        self.e.when(self.leads(unit), leave)
 
     def _before(self, unit: Unit, carried: _Carried) -> None:
-        """What the spans before this one make together."""
-        e, b, dtype = self.e, self.b, self.running.dtype
+        """What the spans before this one make together: each invocation of a column combines some neighbours."""
+        e, b = self.e, self.b
+        each = -(-self.plan.spans // self.plan.chunks)
         place = b.local("i64")
-        b.set(place, e.resize(self.chunk, "i64", signed=False))
-
-        def total(ahead: int) -> Partial:
-            """That of a span; nothing, if it isn't one before."""
-            span, type = b.get(place, "i64"), memory_type(dtype)
-            inside: Val | None = None
-            if ahead:
-                span = b.inst("IAdd", "i64", span, b.const("i64", ahead * self.plan.chunks))
-                inside = b.inst("SLessThan", "bool", span, unit.span)
-                span = e.select(inside, span, b.const("i64", 0))
-            found = [from_memory(e, b.load(self._place(unit, span, p), type), dtype) for p in range(parts(self.r))]
-            if inside is None:
-                return tuple(found)
-            return tuple([e.select(inside, x, y) for x, y in zip(found, nothing(e, self.r), strict=True)])
+        first = b.inst("IMul", "i64", e.resize(self.chunk, "i64", signed=False), b.const("i64", each))
+        behind = b.inst("IAdd", "i64", first, b.const("i64", each))
+        end = e.select(b.inst("SLessThan", "bool", unit.span, behind), unit.span, behind)
+        b.set(place, first)
 
         def one() -> None:
-            for found in [total(ahead) for ahead in range(SPANS_AT_ONCE)]:
-                carried.set(combined(e, self.r, carried.get(), found))
-            step = b.const("i64", SPANS_AT_ONCE * self.plan.chunks)
+            for ahead in range(min(SPANS_AT_ONCE, each)):
+                carried.set(combined(e, self.r, carried.get(), self._total(unit, b.get(place, "i64"), ahead, end)))
+            step = b.const("i64", min(SPANS_AT_ONCE, each))
             b.set(place, b.inst("IAdd", "i64", b.get(place, "i64"), step))
 
         def test() -> Val:
-            inside = b.inst("SLessThan", "bool", b.get(place, "i64"), unit.span)
+            inside = b.inst("SLessThan", "bool", b.get(place, "i64"), end)
             return inside if self.owner is None else e.both(self.owner, inside)
 
         emit_loop(e, test, one)
-        carried.set(self._across(carried.get())[1])
+        carried.set(self.across.totals(carried.get())[1])
         b.barrier()
+
+    def _total(self, unit: Unit, first: Val, ahead: int, end: Val) -> Partial:
+        """That of the span so many after the first; nothing, if it isn't one before `end`."""
+        e, b, span, inside = self.e, self.b, first, self.b.const("bool", True)
+        if ahead:
+            span = b.inst("IAdd", "i64", first, b.const("i64", ahead))
+            inside = b.inst("SLessThan", "bool", span, end)
+            span = e.select(inside, span, b.const("i64", 0))
+        places = [(self._place(unit, span, part), dtype) for part, dtype in enumerate(self.kept)]
+        found = tuple([from_memory(e, b.load(place, memory_type(dtype)), dtype) for place, dtype in places])
+        if isinstance(self.r, FunctionFold):
+            return (*found, inside)
+        if not ahead:
+            return found
+        return tuple([e.select(inside, x, y) for x, y in zip(found, nothing(e, self.r), strict=True)])
 
     # ---- small things
 
@@ -452,29 +412,6 @@ class RunningTotals:
 
     def _less(self, x: Val, limit: int | Val) -> Val:
         return self.b.inst("ULessThan", "bool", x, self.b.const("i32", limit) if isinstance(limit, int) else limit)
-
-
-class ExactFold(RegisterFold):
-    """One term after the other: a running total shows what a single sum would hide."""
-
-    def add(self, *terms: Val) -> None:
-        self.set(with_all_exactly(self.e, self.reduction, self.get(), terms))
-
-
-def with_exactly(e: Emitter, r: Reduction, total: Partial, term: Val) -> Partial:
-    """One more term, which may be larger than the total."""
-    if r.kind == EXPONENTIALS:
-        return with_term(e, r, total, term)
-    return combined(e, r, total, of_term(e, r, term))
-
-
-def with_all_exactly(e: Emitter, r: Reduction, total: Partial, terms: Sequence[Val]) -> Partial:
-    """Some more, of which only the sum is shown."""
-    if r.kind == EXPONENTIALS:
-        return with_terms(e, r, total, terms)
-    for term in terms:
-        total = with_exactly(e, r, total, term)
-    return total
 
 
 class _Carried:

@@ -131,6 +131,10 @@ class Routine:
         shape = UNTILED if tiles is None else LaneMapping(group=self.geometry.group, tiles=tiles)
         self._launched(self.support.add(kernel, shape), lanes, 0 if tiles is None else tiles.count, arrays)
 
+    def by_mapping(self, kernel: Kernel, shape: LaneMapping, tiles: int, *arrays: Array) -> None:
+        """A kernel of the Kernel IR whose tiles workgroups take in that way. Arrays: its parameters, then scratch."""
+        self._launched(self.support.add(kernel, shape), prod(kernel.domain), tiles, arrays)
+
     def by_groups(self, name: str, program: GroupProgram, tiles: int, *arrays: Array, needs: Workgroups = ANY) -> None:
         """A workgroup for each of the tiles, of `self.group` invocations where it `needs` no other number. The program
         finds the addresses of these arrays in `e.table.params`."""

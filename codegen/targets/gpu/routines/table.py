@@ -8,6 +8,7 @@ from typing import Final
 from loopgrad.codegen.program import HOST, RoutineRow, RoutineStep
 from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.gpu.routines import (
+    associative_scan,
     attention,
     column_elimination,
     column_reflections,
@@ -35,6 +36,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "hermitian_dft": fourier.PROVIDERS,
     **dict.fromkeys(TOGETHER, (fourier.COLUMNS,)),
     "exchanged": exchanges.PROVIDERS,
+    "associative_scan": (associative_scan.PROVIDER,),
     "segment_sum": (segment_sums.PROVIDER,),
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),

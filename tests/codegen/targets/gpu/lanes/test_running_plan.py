@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, RunningTotal
-from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, running_tiles
+from loopgrad.codegen.targets.gpu.lanes import running_plan
+from loopgrad.codegen.targets.gpu.lanes.chained_spans import FAN, level_sizes
+from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, RunningTiles, running_tiles
 from loopgrad.graph.types import float32, int64
 
 SHAPES = [
@@ -17,17 +20,22 @@ SHAPES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("group", "memory"), [(256, 48 << 10), (64, 16 << 10), (128, 32 << 10), (1024, 64 << 10)])
-@pytest.mark.parametrize("sizes", [(4, 4), (4, 8), (8, 8), (8, 16)])
-def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int]) -> None:
+def planned(shape: tuple[int, int, int], *workgroup: Any) -> RunningTiles:
+    """The plan of a total of that shape, for such workgroups."""
     lane, size = KValue(int64), prod(shape)
     load = KOp("load", (lane,), (float32,), {"param": 0})
     params = (BufferParam(float32, size, "read"), BufferParam(float32, size, "write"))
     body = Block((lane,), [load, KOp("scan", load.results, ())])
     running = RunningTotal("add", float32, 1, shape, False)
-    plan = running_tiles(Kernel("total", (size,), params, body, running=running), running, group, memory, sizes)
-    outer, extent, inner = shape
+    return running_tiles(Kernel("total", (size,), params, body, running=running), running, *workgroup)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("group", "memory"), [(256, 48 << 10), (64, 16 << 10), (128, 32 << 10), (1024, 64 << 10)])
+@pytest.mark.parametrize("sizes", [(4, 4), (4, 8), (8, 8), (8, 16)])
+def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int]) -> None:
+    plan = planned(shape, group, memory, sizes)
+    size, (outer, extent, inner) = prod(shape), shape
     assert plan.owners <= group
     assert plan.chunks * plan.each >= plan.positions
     assert plan.positions * plan.tiles >= extent > plan.positions * (plan.tiles - 1)
@@ -40,3 +48,28 @@ def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tupl
         assert min(plan.count * plan.per_span, ENOUGH * 3 // 4) <= plan.count <= MANY + outer * plan.blocks
     if size >= 1 << 22:
         assert plan.count >= ENOUGH // 4
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_spans_wait_for_all_before_them_and_for_none_twice(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(running_plan, "FEWEST_CHAINED", 2)
+    plan = planned(shape, 32, 16 << 10, (4, 8), True)
+    if not plan.chained:
+        assert plan.inner > 1 or plan.tiles <= 3 * FEW_TILES or plan.outer >= ENOUGH
+        return
+    assert plan.spans == plan.tiles
+    sizes, fan = level_sizes(plan), FAN
+    for span in {0, 1, fan, 2 * fan - 1, 2 * fan, fan**2 - 1, fan**2, fan**2 + fan, plan.spans // 2, plan.spans - 1}:
+        if span >= plan.spans:
+            continue
+        block = span // fan
+        left = max(block - 1, 0)
+        before, length = span - left * fan, fan
+        for size in sizes[1:]:
+            assert left <= size  # all of these are left
+            before += left % fan * length
+            left, length = left // fan, length * fan
+        assert before == span
+        assert left == 0

@@ -1,0 +1,68 @@
+"""What neighbouring invocations hand each other in registers, where they do: numbers of all types, by exchanges of
+f32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Reduction
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.lanes.partials import Folding, Partial, combined
+
+Exchange = Callable[[Val], Val]
+HALF: Final = 32  # bits
+
+
+def exchanged(e: Emitter, x: Val, exchange: Exchange) -> Val:
+    """What `exchange` gives of a number, f32 by f32."""
+    b = e.b
+    match x.type:
+        case "f32":
+            return exchange(x)
+        case "i32":
+            return e.bitcast(exchange(e.bitcast(x, "f32")), "i32")
+        case "bool":
+            word = e.select(x, b.const("i32", 1), b.const("i32", 0))
+            return b.inst("INotEqual", "bool", exchanged(e, word, exchange), b.const("i32", 0))
+        case "f64":
+            return e.bitcast(exchanged(e, e.bitcast(x, "i64"), exchange), "f64")
+        case "f16":
+            return e.bitcast(exchanged(e, e.bitcast(x, "i16"), exchange), "f16")
+        case "i64":
+            half = b.const("i64", HALF)
+            words = [e.resize(v, "i32") for v in (x, b.inst("ShiftRightLogical", "i64", x, half))]
+            low, high = (e.resize(exchanged(e, v, exchange), "i64", signed=False) for v in words)
+            return b.inst("BitwiseOr", "i64", b.inst("ShiftLeftLogical", "i64", high, half), low)
+    return e.resize(exchanged(e, e.resize(x, "i32"), exchange), x.type)
+
+
+def folded_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int) -> Partial:
+    """What so many neighbours make, a power of two and at most a warp; in order, known to all of them."""
+    b, distance = e.b, 1
+    while distance < members:
+        other = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in mine])
+        if isinstance(r, Reduction) and r.kind == "add":  # either way round it is the same
+            mine = combined(e, r, mine, other)
+        else:
+            bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
+            lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+            pairs = ((mine, other), (other, mine))
+            x, y = (tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)]) for p, q in pairs)
+            mine = combined(e, r, x, y)
+        distance *= 2
+    return mine
+
+
+def scanned_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int) -> Partial:
+    """What those of so many neighbours make that are no later than this one."""
+    b, distance = e.b, 1
+    while distance < members:
+        other = tuple([exchanged(e, x, partial(b.behind, distance=distance)) for x in mine])
+        enough = b.inst("UGreaterThanEqual", "bool", member, b.const("i32", distance))
+        joined = combined(e, r, other, mine)
+        mine = tuple([e.select(enough, x, y) for x, y in zip(joined, mine, strict=True)])
+        distance *= 2
+    return mine
