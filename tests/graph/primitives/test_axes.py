@@ -13,6 +13,11 @@ from loopgrad.graph.types import DTYPES, TensorType, float64
 SHAPE = (2, 3, 1, 4)
 INDEX = np.array([[0, 1, 1], [1, 0, 1]])
 
+RECURRENCE = (
+    (("mul", "float64", (0, 2), ()), ("mul", "float64", (1, 2), ()), ("add", "float64", (5, 3), ())),
+    (4, 6),
+)
+
 # op -> attributes and further operands beside one of SHAPE
 CASES = {
     "add": [({}, ["same"])],
@@ -44,6 +49,10 @@ CASES = {
             },
             [(5, 3, 1, 2)],
         )
+    ],
+    "associative_scan": [
+        ({"along": along, "reverse": along == -1, "function": RECURRENCE, "taken": (1,)}, ["same"])
+        for along in (-1, -2)
     ],
     "gather": [({}, [INDEX]), ({}, [INDEX, INDEX])],
     "scatter": [({"kind": "add"}, [INDEX, (*INDEX.shape, 3, 1, 4)]), ({"kind": "set"}, [INDEX, INDEX, (2, 3, 1, 4)])],
