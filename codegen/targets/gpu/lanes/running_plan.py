@@ -26,8 +26,8 @@ MANY: Final = 2048  # into which long rows are cut where there are fewer
 FEW_COLUMNS: Final = 16  # at a time, of long rows: as few as still fill what memory hands out at once
 FEW_BLOCKS: Final = 256  # of columns, so many that reading their terms twice takes longer than having no more
 FEW_TILES: Final = 4  # of a row: one workgroup has made them before another launch has begun
-FEWEST_CHAINED: Final = 4096  # spans: each waits for those before it, fewer are soon made twice
-RESIDENT: Final = 5  # workgroups of 256 side by side, where they wait for each other
+FEWEST_CHAINED: Final = 1536  # spans: each waits for those before it, fewer are soon made twice
+RESIDENT: Final = 6  # workgroups of 256 side by side, where they wait for each other
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
 
 
