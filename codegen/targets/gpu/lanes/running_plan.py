@@ -101,7 +101,9 @@ def running_tiles(
     """The layout for workgroups of `group` invocations with so much memory. `sizes`: bytes there of a term, and of what
     is combined so far. `waits`: workgroups may wait for those that have begun."""
     plan = _cut(running.shape, group, most_each(group, memory, sizes))
-    if waits and running.function is None and plan.spans > 1 and plan.inner == 1 and group % WARP == 0:
+    # what a lane fails with may keep workgroups that begin later from running: nobody should wait for these
+    sure = not (kernel.stacks or kernel.errors)
+    if waits and sure and running.function is None and plan.spans > 1 and plan.inner == 1 and group % WARP == 0:
         longer = _cut(running.shape, group, most_each(group, memory, sizes, CHAINED_BYTES, MOST_CHAINED))
         if longer.spans > 1 and longer.outer * longer.tiles >= FEWEST_CHAINED:
             plan = replace(longer, per_span=1, chained=True)

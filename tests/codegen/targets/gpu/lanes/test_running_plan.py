@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, RunningTotal
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue, RunningTotal
 from loopgrad.codegen.targets.gpu.lanes import running_plan
 from loopgrad.codegen.targets.gpu.lanes.chained_spans import FAN, level_sizes
 from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, RunningTiles, running_tiles
@@ -20,14 +20,15 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def planned(shape: tuple[int, int, int], *workgroup: Any) -> RunningTiles:
+def planned(shape: tuple[int, int, int], *workgroup: Any, errors: tuple[ErrorSite, ...] = ()) -> RunningTiles:
     """The plan of a total of that shape, for such workgroups."""
     lane, size = KValue(int64), prod(shape)
     load = KOp("load", (lane,), (float32,), {"param": 0})
     params = (BufferParam(float32, size, "read"), BufferParam(float32, size, "write"))
     body = Block((lane,), [load, KOp("scan", load.results, ())])
     running = RunningTotal("add", float32, 1, shape, False)
-    return running_tiles(Kernel("total", (size,), params, body, running=running), running, *workgroup)
+    kernel = Kernel("total", (size,), params, body, running=running, errors=errors)
+    return running_tiles(kernel, running, *workgroup)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -73,3 +74,10 @@ def test_spans_wait_for_all_before_them_and_for_none_twice(
             left, length = left // fan, length * fan
         assert before == span
         assert left == 0
+
+
+def test_nobody_waits_for_lanes_that_may_fail() -> None:
+    """Workgroups that begin after a failure may do nothing."""
+    shape = (1, 1 << 28, 1)
+    assert planned(shape, 256, 48 << 10, (4, 8), True).chained
+    assert not planned(shape, 256, 48 << 10, (4, 8), True, errors=(ErrorSite("index", "", None),)).chained
