@@ -70,7 +70,10 @@ class KOp:
         self.operands = operands
         self.attrs = attrs
         self.blocks = blocks
-        self.results = tuple(KValue(d, self, i) for i, d in enumerate(dtypes))
+        if len(dtypes) == 1:  # nearly always
+            self.results: tuple[KValue, ...] = (KValue(dtypes[0], self),)
+        else:
+            self.results = tuple([KValue(d, self, i) for i, d in enumerate(dtypes)])
 
 
 @dataclass(slots=True, eq=False)

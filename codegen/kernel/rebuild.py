@@ -43,7 +43,7 @@ class Rebuilder:
         return self.copy(op, operands)
 
     def copy(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
-        blocks = tuple([self.block(b) for b in op.blocks])
+        blocks = tuple([self.block(b) for b in op.blocks]) if op.blocks else ()
         copy = KOp(op.opcode, operands, tuple([r.dtype for r in op.results]), op.attrs, blocks)
         self.out.append(copy)
         return copy.results

@@ -8,9 +8,14 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.kernel.passes import cse, dce, fold, licm, share_arrays
 
-PIPELINE: Final[tuple[Callable[[Kernel], Kernel], ...]] = (
-    fold.run, cse.run, licm.run, cse.run, dce.run, share_arrays.run,
-)  # fmt: skip
+
+def hoist(kernel: Kernel) -> Kernel:
+    """Loop-invariant code moves, and what is equal in front of the loops then is computed once."""
+    moved = licm.run(kernel)
+    return kernel if moved is kernel else cse.run(moved)
+
+
+PIPELINE: Final[tuple[Callable[[Kernel], Kernel], ...]] = (fold.run, cse.run, hoist, dce.run, share_arrays.run)
 
 
 def optimise(kernel: Kernel) -> Kernel:

@@ -5,12 +5,12 @@
       ...                                  ...
 
 Only pure operations move, so a loop that makes no trip is unharmed; a load moves where its buffer
-isn't empty (indices are clamped by whoever lowered them).
+isn't empty (indices are clamped by whoever lowered them). A kernel of which nothing moves is left as it is.
 """
 
 from __future__ import annotations
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 
 
@@ -19,6 +19,7 @@ class _Hoist(Rebuilder):
         super().__init__(kernel)
         self.level: dict[KValue, int] = {}  # how many loops surround the value's definition
         self.lists: list[list[KOp]] = []  # for each level, the operations in front of the next loop
+        self.moved = False
 
     def copy(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
         depth = len(self.lists)
@@ -29,6 +30,7 @@ class _Hoist(Rebuilder):
         elif depth and self.movable(op) and (level := self.wanted(operands)) < depth:
             moved = KOp(op.opcode, operands, tuple([r.dtype for r in op.results]), op.attrs)
             self.lists[level].append(moved)
+            self.moved = True
             self.level.update((r, level) for r in moved.results)
             return moved.results
         else:
@@ -51,4 +53,8 @@ class _Hoist(Rebuilder):
 
 def run(kernel: Kernel) -> Kernel:
     """See the module's text."""
-    return _Hoist(kernel).run()
+    if not any(op.opcode in ("for", "while") for op in walk(kernel.body)) and kernel.order_key is None:
+        return kernel
+    hoist = _Hoist(kernel)
+    after = hoist.run()
+    return after if hoist.moved else kernel

@@ -35,6 +35,19 @@ def test_passes_keep_meaning(seed):
             np.testing.assert_array_equal(a, b, err_msg=f"{run.__module__}\n{print_kernel(after)}")
 
 
+def test_what_is_skipped_changes_nothing():
+    """The pipeline merges again only where code moved out of a loop."""
+    moved = []
+    for seed in range(12):
+        kernel, _ = random_kernel(seed)
+        merged = cse.run(fold.run(kernel))
+        after = licm.run(merged)
+        moved.append(after is not merged)
+        every = share_arrays.run(dce.run(cse.run(after)))
+        assert print_kernel(optimise(kernel)) == print_kernel(every)
+    assert {*moved} == {True, False}
+
+
 def count(block, opcode):
     return sum((op.opcode == opcode) + sum(count(b, opcode) for b in op.blocks) for op in block.ops)
 
