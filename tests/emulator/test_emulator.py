@@ -68,6 +68,7 @@ def test_loops_and_their_gradients(emulated: str) -> None:
     np.testing.assert_allclose(slope, slopes, rtol=1e-13)
 
 
+@pytest.mark.in_turns
 def test_lanes_that_are_sorted(emulated: str) -> None:
     """By counters in memory of the workgroup, of which no address is a sum beyond 2**32."""
     generator = np.random.default_rng(0)

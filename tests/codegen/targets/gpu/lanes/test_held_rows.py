@@ -57,6 +57,7 @@ def members(function: Any, length: int, dtype: Any = float32) -> RowMembers | No
     return row_members(kernel, Geometry())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("length", [8, 17, 100])
 @pytest.mark.parametrize("function", [softmax, log_softmax], ids=lambda f: f.__name__)
 def test_rows_of_any_length(function: Any, length: int) -> None:
