@@ -96,6 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("compiled_device", compiled, indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # so that pytest sorts those that are left by their fixtures, and not all
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the samples, for each of the devices that share tests its own, and of what takes turns whose turn it is."""
     if dropped := selection.left_out(items, chosen_devices()):
