@@ -192,7 +192,7 @@ def test_explain_says_what_runs_directly() -> None:
         lg.vmap(lambda v: (lg.explain(v), v)[1])(x)
 
 
-def test_lists_of_pieces_of_which_one_has_its_elements():
+def test_lists_of_pieces_of_which_one_has_its_elements() -> None:
     numbers = np.arange(20) + 0.25
     for _ in range(2):  # from the second time on the piece stays a node
         x, y = lg.asarray(numbers), lg.asarray(numbers) * 1.5
