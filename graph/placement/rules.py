@@ -292,10 +292,11 @@ def _met(
         return total if narrow is None else b.value("cast", total, dtype=result.dtype)
 
     def combined(gathered: sums.Partial) -> Value:
-        return narrowed(combination.whole(gathered, n, part))
+        found = combination.apart(_only(gathered)) if rows.beside else gathered
+        return narrowed(combination.whole(found, n, part))
 
-    add = (lambda found: narrowed(_only(found))) if combination.combine == "add" else None
-    walk.meet(Meeting(rows.own, rows.counts, combined, result, by_element=True, add=add), node)
+    add = (lambda found: narrowed(_only(found))) if combination.combine == "add" and not rows.beside else None
+    walk.meet(Meeting(rows.own, rows.counts, combined, result, by_element=not rows.beside, add=add), node)
 
 
 def _widened(walk: GraphPartition, x: Value) -> tuple[Value, str | None]:

@@ -33,10 +33,11 @@ Counts = tuple[tuple[int, ...], ...]  # of several arrays, how many rows each pr
 @dataclass(frozen=True, slots=True)
 class SubtreeRows:
     """What processes hand on: `own` rows, of totals, and of the rests of those that have one; `counts`: how many of
-    these and those each process has."""
+    these and those each process has. `beside`: a total and its rest lie side by side in a row."""
 
     own: Partial
     counts: Counts
+    beside: bool = False
 
 
 def resized(shape: Sequence[int], axis: int, extent: int) -> tuple[int, ...]:
@@ -189,16 +190,23 @@ class Combination:
     def rows_of_device(self, x: Value, extent: int, n: int, part: ProcessPart) -> SubtreeRows:
         """As `rows`, of lanes along the first axis in shards of so many, which the device combines in one order."""
         b, own, subtrees = self.b, part.shards(n), part.subtrees(n)
-        counts = self._counts(2 if self.compensated and extent > 1 else 1, n, part)
-        if not subtrees:
-            return self._joined_rows((), TensorType(x.shape[1:], x.dtype), counts)
         roots = tuple([(first - own.start, min(first + (1 << h), own.stop) - first) for first, h in subtrees])
-        found = b.value("shard_reduce", x, combine=self.combine, extent=extent, roots=roots)
-        columns = [without(b, cut(b, found, 0, i, i + 1), 0) for i in range(len(counts))]
+        row = TensorType((2 if self.compensated else 1, *x.shape[1:]), x.dtype)
+        if not roots:
+            found = self._joined_column((), row)
+        else:
+            found = b.value("shard_reduce", x, combine=self.combine, extent=extent, roots=roots)
+        if extent > 1 or not self.compensated:
+            return SubtreeRows((found,), self._counts(1, n, part)[:1], beside=True)
+        columns, counts = list(self.apart(found)), self._counts(1, n, part)
         if len(counts) > 1 and counts[1][part.rank] < len(roots):  # lanes that weren't added up have lost nothing
             lost = [cut(b, columns[1], 0, i, i + 1) for i, (_, height) in enumerate(subtrees) if height]
             columns[1] = self._joined_column(lost, TensorType(x.shape[1:], x.dtype))
-        return SubtreeRows(tuple(columns), counts)
+        return SubtreeRows(tuple(columns[: len(counts)]), counts)
+
+    def apart(self, rows: Value) -> Partial:
+        """Totals and rests that lie side by side."""
+        return tuple([without(self.b, cut(self.b, rows, 1, k, k + 1), 1) for k in range(rows.shape[1])])
 
     def alone(self, x: Value, extent: int, n: int) -> Value:
         """What all lanes make, where one process has them: its device rounds as well."""

@@ -1,13 +1,13 @@
 """Reductions of neighbours in an order that their number alone decides (`graph.placement` makes them of reductions of
 lanes, for devices that keep that order themselves).
 
-    shard_reduce  (x)   attrs combine (add mul min max), extent, roots -> (2 or 1, roots, *kept)
+    shard_reduce  (x)   attrs combine (add mul min max), extent, roots -> (roots, 2 or 1, *kept)
                         and rounded                                    -> (*kept)
 
-The first axis of `x` is cut into shards of `extent` elements, the last of which may be shorter. Each of `roots` is a
-(first, count) of shards that are combined, neighbours first: what these make is row 0 of the result; sums have in row 1
-what their additions lost. Where there is one root, it may be `rounded`: one number, to which that is added. The order
-of a shard is a device's own, and may depend on nothing but the extent. That of the CPU, and of the reference:
+The first axis of `x` is cut into shards of `extent` elements, the last of which may be shorter. Each of `roots` is
+a (first, count) of shards that are combined, neighbours first: what these make is a row of the result; sums have what
+their additions lost beside it. Where there is one root, it may be `rounded`: one number, to which that is added. The
+order of a shard is a device's own, and may depend on nothing but the extent. That of the CPU, and of the reference:
 
 - It is cut into parts of equal length (`part_extent`), which are combined neighbours first.
 - A part is rows of some elements (`columns`). Four rows are combined, (a b) (c d), and that with what came before in
@@ -75,7 +75,7 @@ def _infer(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]
     if any(not 0 <= first < first + count <= -(-type.shape[0] // extent) for first, count in attrs["roots"]):
         raise shape_error("shard_reduce", f"shards of {extent} of {type}", attrs["roots"], "check the roots")
     if not attrs.get("rounded"):
-        return (TensorType((numbers(attrs["combine"]), len(attrs["roots"]), *type.shape[1:]), type.dtype),)
+        return (TensorType((len(attrs["roots"]), numbers(attrs["combine"]), *type.shape[1:]), type.dtype),)
     if len(attrs["roots"]) != 1:
         raise shape_error("shard_reduce", "one root, which is rounded", attrs["roots"], "check the roots")
     return (TensorType(type.shape[1:], type.dtype),)
@@ -151,12 +151,12 @@ def _shard_reduce(attrs: Attrs, x: Array) -> tuple[Array]:
             a, b, c, d = [x[:, :, r + i] for i in range(TOGETHER)]
             so_far = order.added(so_far, order.pair(order.pair(a, b), order.pair(c, d)))
         shard = order.by_pairs(order.by_halves(so_far))
-        found = np.empty((numbers(combine), len(attrs["roots"]), *kept), x.dtype)
+        found = np.empty((len(attrs["roots"]), numbers(combine), *kept), x.dtype)
         for number, (first, count) in enumerate(attrs["roots"]):
             level = 1 << (count - 1).bit_length()
             own = tuple([_extended(v[None, first : first + count], 1, level, nothing) for v in shard])
             root = order.by_pairs(own)
-            found[:, number] = [v[0] for v in root]
+            found[number] = [v[0] for v in root]
         return (np.asarray(order.rounded(root)[0][0]) if attrs.get("rounded") else found,)
 
 

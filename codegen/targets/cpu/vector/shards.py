@@ -250,4 +250,4 @@ def finish_shards(b: FunctionText, layout: LaneLayout, r: Reduction, result: str
         if r.shards.rounded and len(found) > 1:
             found = [rounded(VectorOps(VectorScope(b)), *found)]
         for k, value in enumerate(found):
-            b.line(f"store {type} {value.name}, ptr {at(result, str(k * len(r.shards.roots) + number))}")
+            b.line(f"store {type} {value.name}, ptr {at(result, str(number * len(found) + k))}")

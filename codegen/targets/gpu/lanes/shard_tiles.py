@@ -111,8 +111,9 @@ class ShardFold:
 
     def store(self, param: int, root: Val, stored: list[Val]) -> None:
         """`root`: which one (i64)."""
+        row = self.b.inst("IMul", "i64", root, self.b.const("i64", len(stored)))
         for k, value in enumerate(stored):
-            at = self.b.inst("IAdd", "i64", root, self.b.const("i64", k * len(self.shards.roots))) if k else root
+            at = self.b.inst("IAdd", "i64", row, self.b.const("i64", k)) if k else row
             self.b.store(self.e.at(self.e.table.params[param], at, SIZE[value.type]), value)
 
 

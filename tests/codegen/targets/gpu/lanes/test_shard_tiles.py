@@ -70,12 +70,12 @@ def test_a_shard_has_the_same_bits_among_others(n, extent, dtype, few_columns):
     for first, count in ((0, 1), (1, 2), (shards - 2, 2)):
         own = reduced(x[first * extent : (first + count) * extent], extent, singles(count))
         for every, found in zip(whole, own, strict=True):
-            assert every[:, first : first + count].tobytes() == found.tobytes()
+            assert every[first : first + count].tobytes() == found.tobytes()
     parts = [x[i * extent : (i + 1) * extent].astype(np.longdouble) for i in range(shards)]
-    sums = whole[0].astype(np.longdouble).sum(axis=0)
+    sums = whole[0].astype(np.longdouble).sum(axis=1)
     np.testing.assert_allclose(sums, [part.sum() for part in parts], rtol=8 * eps**1.5)  # with what additions lost
-    np.testing.assert_allclose(whole[1][0], [part.prod() for part in parts], rtol=extent * eps)
-    np.testing.assert_array_equal(whole[2][0], [part.max() for part in parts])
+    np.testing.assert_allclose(whole[1][:, 0], [part.prod() for part in parts], rtol=extent * eps)
+    np.testing.assert_array_equal(whole[2][:, 0], [part.max() for part in parts])
 
 
 @pytest.mark.parametrize(("n", "extent"), [(2, 1), (90, 2), (700, 1), (1900, 300)])
@@ -88,9 +88,9 @@ def test_shards_are_combined_neighbours_first(n, extent):
     each, some, one = (reduced(x, extent, r) for r in (singles(shards), roots, ((0, shards),)))
     for kind in ("mul", "max"):
         at = KINDS.index(kind)
-        wanted = [by_pairs(kind, list(each[at][0, first : first + count])) for first, count in roots]
-        assert some[at][0].tolist() == wanted
-        assert one[at][0].tolist() == [by_pairs(kind, wanted)]
+        wanted = [by_pairs(kind, list(each[at][first : first + count, 0])) for first, count in roots]
+        assert some[at][:, 0].tolist() == wanted
+        assert one[at][:, 0].tolist() == [by_pairs(kind, wanted)]
     exact = x.astype(np.longdouble).sum()
     assert abs(one[0].astype(np.longdouble).sum() - exact) < 1e-18 * n
     assert abs(some[0].astype(np.longdouble).sum() - exact) < 1e-18 * n
@@ -101,7 +101,7 @@ def test_one_root_may_be_rounded():
     b, given = GraphBuilder(), Value(TensorType((500,), DTYPES["float64"]))
     made = b.value("shard_reduce", given, combine="add", extent=8, roots=((0, 63),), rounded=True)
     (found,) = run(Graph((given,), tuple(b.nodes), (made,)), [x])
-    total, rest = reduced(x, 8, ((0, 63),))[0][:, 0]
+    total, rest = reduced(x, 8, ((0, 63),))[0][0]
     assert found.shape == ()
     assert found == total + rest == np.float64(x.astype(np.longdouble).sum())
 
