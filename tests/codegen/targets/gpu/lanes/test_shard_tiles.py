@@ -112,7 +112,7 @@ def test_what_else_a_kernel_does_changes_nothing(way, monkeypatch):
     that is only reduced."""
     monkeypatch.setattr(shard_plan, "FEW_PIECES", 8)
     monkeypatch.setattr(plans, "SORTED", 8)
-    monkeypatch.setattr(plans, "FEW_SUMS", len(KINDS) - (way == "many sums"))
+    monkeypatch.setattr(plans, "FEW_SUMS", len(KINDS) + (way != "many sums"))
     planned, plan = list[Any](), plans.sharded_tiles
     monkeypatch.setattr(plans, "sharded_tiles", lambda *given: planned.append(plan(*given)) or planned[-1])
     n, extent, rng = 3000, 1100, np.random.default_rng(4)
@@ -128,8 +128,11 @@ def test_what_else_a_kernel_does_changes_nothing(way, monkeypatch):
     b = GraphBuilder()
     b.nodes = list(graph.nodes)
     made = reductions(b, graph.outputs[0], extent, singles(3))
+    (count,) = [v for v in graph.inputs if not v.dtype.is_float]
+    made.append(b.value("reduce_sum", count, axes=(0,)))  # beside them, of all lanes
     together = run(Graph(graph.inputs, tuple(b.nodes), tuple(made)), arrays, Options(sort_lanes=way != "many sums"))
     (t, *_) = planned
+    assert together.pop() == trips.sum()
     for alone, found in zip(reduced(lanes, extent, singles(3)), together, strict=True):
         assert found.tobytes() == alone.tobytes()
     if Choice.name.startswith("simulator"):
