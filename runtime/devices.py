@@ -65,8 +65,9 @@ class Device(Protocol):
         """The graph as a program that runs at once; None where it has to be compiled."""
         ...
 
-    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> NotedProgram | None:
-        """What gives the elements of a noted value at once; None where a graph is needed. Raises CalledOften."""
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options, together: bool) -> NotedProgram | None:
+        """What gives the elements of a noted value at once; None where a graph is needed. Raises CalledOften
+        where `together`."""
         ...
 
     def memory_stats(self) -> MemoryStats: ...

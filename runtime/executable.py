@@ -69,7 +69,7 @@ class Outgrown(Exception):
 
 
 class CalledOften(Exception):
-    """Values that are closed calls of one function, of leaves, are better computed together before what reads them."""
+    """Values that are closed calls of one function are better computed together, before what reads them."""
 
     def __init__(self, values: list[Noted]) -> None:
         self.values = values

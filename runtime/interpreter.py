@@ -51,7 +51,7 @@ class InterpreterDevice:
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # what is compiled here runs at once
 
-    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options, together: bool) -> None:
         return None  # as above
 
     def finish(self) -> None:

@@ -21,11 +21,12 @@ from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_el
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.liveness import GENERATIONS, holder_of
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import CalledOften, NotedProgram
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import SESSION, evaluate_graph
 
+MOST_TIMES: Final = 4  # calls of functions are computed together before one program
 USUAL: Final = 500_000  # nanoseconds that an evaluation takes which looks at all tensors that wait, about
 
 
@@ -44,10 +45,7 @@ def computed_from_notes(t: TensorCore, value: Noted, config: Config, read: bool 
     if value.known is not None or not config.options.direct:
         return None
     device = get_device(config.device)
-    try:
-        program = device.noted(value, known_leaf, config.options)
-    except CalledOften as often:
-        return computed_from_notes(t, value, config, read) if _computed_first(often.values, config) else None
+    program = _program(value, config, device)
     if program is None or (TensorLeaf.any_committed and any(map(_is_committed, program.leaves))):
         return None
     kept, count = _kept(program, value, t), len(program.computed)
@@ -69,6 +67,18 @@ def computed_from_notes(t: TensorCore, value: Noted, config: Config, read: bool 
         return None if t._value is not value else _settled(t, value, program, kept, generation)
     finally:
         EVALUATOR.release(value, mine)
+
+
+def _program(value: Noted, config: Config, device: Device) -> NotedProgram | None:
+    """The program of a value, before which calls of one function were computed together."""
+    for rest in reversed(range(MOST_TIMES)):
+        try:
+            return device.noted(value, known_leaf, config.options, rest > 0)
+        except CalledOften as often:
+            values = often.values
+        if not _computed_first(values, config):  # outside of the handler, which refers to what is counted
+            break
+    return device.noted(value, known_leaf, config.options, False)
 
 
 def _computed_first(values: list[Noted], config: Config) -> bool:

@@ -128,8 +128,8 @@ class CpuDevice:
     def direct(self, graph: Graph, options: Options) -> DirectProgram | None:
         return self._direct.program(graph, options)
 
-    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> NotedProgram | None:
-        return noted_program(self._direct, output, leaf_of, options)
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options, together: bool) -> NotedProgram | None:
+        return noted_program(self._direct, output, leaf_of, options, together)
 
     def load(
         self, artifact: Artifact[CpuProgramRecord], options: Options, texts: Callable[[str], str], origin: str

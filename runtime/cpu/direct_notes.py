@@ -67,12 +67,14 @@ class CpuNotedProgram(NotedProgram):
         return [dense(found[self.computed[v]], cast(TensorType, v.type)) for v in wanted]
 
 
-def noted_program(programs: DirectPrograms, output: Noted, leaf_of: LeafOf, options: Options) -> CpuNotedProgram | None:
+def noted_program(
+    programs: DirectPrograms, output: Noted, leaf_of: LeafOf, options: Options, together: bool
+) -> CpuNotedProgram | None:
     """The program of a noted value; None where a graph is needed."""
     if options.fast_math:
         return None
     with np.errstate(all="ignore"), suppress(NotDirect, NotPrepared):
-        return _NotedPlanner(programs, options, leaf_of).program(output)
+        return _NotedPlanner(programs, options, leaf_of, together).program(output)
     return None
 
 
@@ -93,15 +95,16 @@ class _Makers:
 class _NotedPlanner(Planner):
     """One walk over notes. `elements` has leaves and constants at their places, `steps` give the others."""
 
-    def __init__(self, programs: DirectPrograms, options: Options, leaf_of: LeafOf) -> None:
+    def __init__(self, programs: DirectPrograms, options: Options, leaf_of: LeafOf, together: bool) -> None:
         super().__init__(programs, _NO_GRAPH, options, prepared=False)
         self.leaf_of = leaf_of
+        self.together = together
         self.output: Noted | None = None
         self.places: dict[Value, int] = {}
         self.elements: list[Any] = []
         self.steps: list[_Step] = []
         self.computed: dict[Noted, int] = {}
-        self.met_functions: set[Graph] = set()  # that are called with leaves only
+        self.met_functions: set[Graph] = set()  # that are called
         self.called: dict[Value, Node] = {}  # what makes values in calls, and their results
         self.words: list[Any] = []
         self.leaves: list[Leaf] = []
@@ -225,11 +228,11 @@ class _NotedPlanner(Planner):
         return place
 
     def _add_called(self, value: Noted, called: Graph) -> None:
-        """The nodes of a function that is called, as if they were noted. Raises CalledOften where many of its calls
-        only read leaves."""
-        if called not in self.met_functions and all(isinstance(v, Leaf) for v in value.note[1]):
+        """The nodes of a function that is called, as if they were noted. Raises CalledOften where many of its
+        calls don't depend on each other."""
+        if self.together and called not in self.met_functions:
             self.met_functions.add(called)
-            alike = _calls_of_leaves(called, cast(Noted, self.output))
+            alike = _first_calls(called, cast(Noted, self.output))
             if len(alike) >= MANY_PIECES:
                 raise CalledOften(alike)
         builder = GraphBuilder()
@@ -259,19 +262,26 @@ class _NotedPlanner(Planner):
         return self._number(attrs["value"], attrs["type"])
 
 
-def _calls_of_leaves(called: Graph, output: Noted) -> list[Noted]:
-    """The closed calls of a function on leaves that lead to a value, in which more is computed than that."""
-    found: dict[Noted, None] = {}
-    passed: set[Value] = {output}
+def _first_calls(called: Graph, output: Noted) -> list[Noted]:
+    """The closed calls of a function that lead to a value and depend on no other ones of it."""
+    found: list[Noted] = []
+    entered: set[Value] = set()
+    behind: dict[Value, bool] = {}  # whether such a call leads to a value
     pending: list[Value] = [output]
     while pending:
-        value = pending.pop()
-        if type(value) is not Noted or value.known is not None:
+        value = pending[-1]
+        if value in behind or type(value) is not Noted or value.known is not None:
+            pending.pop()
             continue
-        operands, attrs = value.note[1:3]
-        if type(attrs) is CallAttributes and attrs.regions[0] is called and all(isinstance(v, Leaf) for v in operands):
-            found[value] = None
-        fresh = [v for v in operands if type(v) is not float and v not in passed]
-        passed.update(fresh)
-        pending += fresh
-    return [*found]
+        operands = [v for v in value.note[1] if type(v) is not float]
+        if value not in entered:
+            entered.add(value)
+            pending += operands
+            continue
+        pending.pop()
+        behind[value] = dependent = any(behind.get(v, False) for v in operands)
+        attrs = value.note[2]
+        if type(attrs) is CallAttributes and attrs.regions[0] is called and not dependent:
+            behind[value] = True
+            found.append(value)
+    return found

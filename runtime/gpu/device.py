@@ -88,7 +88,7 @@ class GpuDevice(ABC):
     def direct(self, graph: Graph, options: Options) -> None:
         return None  # its operations one by one would be as many launches
 
-    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options, together: bool) -> None:
         return None  # as above
 
     def taken(self, buffer: Buffer) -> None:

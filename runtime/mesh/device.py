@@ -160,7 +160,7 @@ class MeshDevice:
     def direct(self, graph: Graph, options: Options) -> DirectProgram:
         return MeshDirectProgram(self, graph, options)
 
-    def noted(self, output: Noted, leaf_of: LeafOf, options: Options) -> None:
+    def noted(self, output: Noted, leaf_of: LeafOf, options: Options, together: bool) -> None:
         return None  # processes decide by the graph
 
     def is_fallible(self, graph: Graph, options: Options) -> bool:

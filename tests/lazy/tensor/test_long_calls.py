@@ -131,3 +131,14 @@ def test_a_list_of_tensors_with_elements_of_their_own() -> None:
     each = [lg.asarray(X * k) for k in range(30)]
     found = lg.stack([horner(lg, x) + 1.0 for x in each])
     np.testing.assert_array_equal(found, [horner(np, X * k) + 1.0 for k in range(30)])
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_calls_that_read_what_is_noted_alike_are_computed_together_too(held: bool) -> None:
+    for n in (3, 40):
+        x, total, expected, kept = lg.asarray(X), lg.zeros(4), np.zeros(4), []
+        for k in range(n):
+            given = x * (0.1 * k + 0.3)
+            total, expected = total + horner(lg, given), expected + horner(np, X * (0.1 * k + 0.3))
+            kept += [given] * held
+        np.testing.assert_array_equal(total, expected)
