@@ -1,11 +1,15 @@
 """Closed calls: plain calls of functions whose numbers stay, as what an array function noted is noted again.
 
-%2 = call(%x) {kind="plain", closed=True}        a word of its graph's structure is the digest of what it calls
+    %2 = call(%x) {kind="plain", closed=True}        a word of its graph's structure is the digest of what it calls
 """
 
 from __future__ import annotations
 
-from loopgrad.graph.nodes import Graph, Node
+from collections.abc import Sequence
+
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.regions import Call
 
 
 def is_closed_call(node: Node) -> bool:
@@ -13,7 +17,19 @@ def is_closed_call(node: Node) -> bool:
     return node.op == "call" and "closed" in node.attrs
 
 
+def called(node: Node) -> Graph:
+    """What a call calls."""
+    return Call.of(node).function
+
+
+def expanded(function: Graph, arguments: Sequence[Value]) -> tuple[list[Node], Value]:
+    """Nodes of one's own that give the only result of a function of these arguments, and the result."""
+    builder = GraphBuilder()
+    (result,) = builder.inline(function, arguments)
+    return builder.nodes, result
+
+
 def operations(graph: Graph) -> int:
     """How many nodes the graph has once closed calls have given way to what they call."""
-    called = [operations(node.regions[0]) - 1 for node in graph.nodes if node.regions and is_closed_call(node)]
-    return len(graph.nodes) + sum(called)
+    more = [operations(called(node)) - 1 for node in graph.nodes if node.regions and is_closed_call(node)]
+    return len(graph.nodes) + sum(more)

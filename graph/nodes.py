@@ -76,13 +76,13 @@ NO_ATTRS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class CallAttributes(dict[str, Any]):
-    """The attributes of a call that is noted, and the regions that its node will have."""
+    """The attributes of a call that is noted, and the function that it calls, its node's only region."""
 
-    __slots__ = ("regions",)
+    __slots__ = ("function",)
 
-    def __init__(self, attrs: Mapping[str, Any], regions: tuple[Graph, ...]) -> None:
+    def __init__(self, attrs: Mapping[str, Any], function: Graph) -> None:
         super().__init__(attrs)
-        self.regions = regions
+        self.function = function
 
 
 class Noted(Value):
@@ -91,7 +91,7 @@ class Noted(Value):
     that they would wait for the garbage collector.
 
     `note`: operation, operands, attributes, location, and then the node. Among two operands a float is a constant of
-    the other's type; the attributes of a call bring its regions (`CallAttributes`). (Appending is one step for all
+    the other's type; the attributes of a call bring its function (`CallAttributes`). (Appending is one step for all
     threads: the node that came first is everybody's.)
     `holder`: a weak reference to the tensor that was made of the value, which the lazy layer puts here; None, and
     without meaning, everywhere else.
@@ -174,7 +174,7 @@ def _node_of(value: Noted, op: str, operands: tuple[Any, ...], attrs: Mapping[st
     node.op = op
     node.operands = operands
     node.attrs = attrs
-    node.regions = attrs.regions if type(attrs) is CallAttributes else ()
+    node.regions = (attrs.function,) if type(attrs) is CallAttributes else ()
     node.results = (value,)
     node.loc = loc
     node.replaces = None

@@ -128,7 +128,7 @@ class _ListJoiner:
         if op == "slice":
             return self._windows(values)
         if type(attrs) is CallAttributes:
-            return self._called(values, attrs.regions[0], depth)
+            return self._called(values, attrs.function, depth)
         if not operands or not may_be_batched(op) or not _equal_attributes([note[2] for note in notes]):
             raise _NotAlike
         columns = [*zip(*[note[1] for note in notes], strict=True)]
@@ -142,7 +142,7 @@ class _ListJoiner:
     def _called(self, values: Sequence[Noted], function: Graph, depth: int) -> Value:
         """Results of calls of one function, which only computes element by element."""
         notes = [v.note for v in values]
-        if any(note[2].regions[0] is not function for note in notes):
+        if any(note[2].function is not function for note in notes):
             raise _NotAlike
         columns = zip(*[note[1] for note in notes], strict=True)
         env = dict(zip(function.inputs, [self._column(c, depth + 1, False) for c in columns], strict=True))

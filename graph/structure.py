@@ -17,7 +17,7 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
 
-from loopgrad.graph.closed_calls import is_closed_call
+from loopgrad.graph.closed_calls import called, is_closed_call
 from loopgrad.graph.key import RAISING, encode_attr, key
 from loopgrad.graph.lift import BAKED, POSITIONS, NumberPlace, open_axes, open_number, slots, without_slots
 from loopgrad.graph.nodes import NO_ATTRS, CallAttributes, Graph, Leaf, Node, Noted, Value
@@ -49,14 +49,14 @@ def structure(graph: Graph) -> tuple[Words, Numbers] | None:
         words.append(op)
         for operand in node.operands:
             words.append(numbers[operand])
-        called = bool(node.regions)
-        if called:
+        closed = bool(node.regions)
+        if closed:
             if not is_closed_call(node):
                 return None
-            words.append(key(node.regions[0]))
+            words.append(key(called(node)))
         if node.attrs:
             _add_attrs(node, words, left_open)
-        if op in RAISING and not called:
+        if op in RAISING and not closed:
             words.append(node.loc)
         for result in node.results:
             numbers[result] = len(numbers)
@@ -157,7 +157,7 @@ def noted_attr_words(value: Noted, left_open: list[float | int]) -> Words:
         _add_const(attrs, words, left_open)
         return tuple(words)
     if type(attrs) is CallAttributes:
-        return (key(attrs.regions[0]),)
+        return (key(attrs.function),)
     if op in POSITIONS:
         names, kept = POSITIONS[op], value.shape
         axes = open_axes(op, attrs, operands[0].shape, kept)
@@ -188,7 +188,7 @@ def outline(graph: Graph) -> tuple[Any, ...] | None:
         if node.regions:
             if not is_closed_call(node):
                 return None
-            words.append(key(node.regions[0]))
+            words.append(key(called(node)))
         words.append(node.op)
         words += [numbers[operand] for operand in node.operands]
         for result in node.results:

@@ -38,4 +38,4 @@ def called_graph(types: Sequence[Any], note: Callable[[Sequence[Value]], Sequenc
 
 def call_attributes(function: Graph) -> CallAttributes:
     """Those of a call of a graph."""
-    return CallAttributes(CLOSED_CALL, (function,))
+    return CallAttributes(CLOSED_CALL, function)

@@ -17,9 +17,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from loopgrad.codegen.options import Options
+from loopgrad.graph.closed_calls import expanded
 from loopgrad.graph.nodes import NO_ATTRS, CallAttributes, Graph, Leaf, Node, Noted, Value, noted_node
 from loopgrad.graph.primitives.primitive import Attrs
-from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
@@ -198,7 +198,7 @@ class _NotedPlanner(Planner):
             self.words.append(op)
             return
         if type(attrs) is CallAttributes:
-            self._add_called(value, attrs.regions[0])
+            self._add_called(value, attrs.function)
             return
         if (op == "alias" and attrs) or (len(operands) >= MANY_PIECES and value is not self.output):
             raise NotDirect  # tested by evaluations; worth computing as one array, which the output's pieces aren't
@@ -235,9 +235,8 @@ class _NotedPlanner(Planner):
             alike = _first_calls(called, cast(Noted, self.output))
             if len(alike) >= MANY_PIECES:
                 raise CalledOften(alike)
-        builder = GraphBuilder()
-        (result,) = builder.inline(called, value.note[1])
-        for node in builder.nodes:
+        nodes, result = expanded(called, value.note[1])
+        for node in nodes:
             if node.regions or len(node.results) != 1:
                 raise NotDirect
             (made,) = node.results
@@ -281,7 +280,7 @@ def _first_calls(called: Graph, output: Noted) -> list[Noted]:
         pending.pop()
         behind[value] = dependent = any(behind.get(v, False) for v in operands)
         attrs = value.note[2]
-        if type(attrs) is CallAttributes and attrs.regions[0] is called and not dependent:
+        if type(attrs) is CallAttributes and attrs.function is called and not dependent:
             behind[value] = True
             found.append(value)
     return found

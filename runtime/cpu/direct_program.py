@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from loopgrad.graph.closed_calls import is_closed_call
+from loopgrad.graph.closed_calls import called, is_closed_call
 from loopgrad.graph.interpret_regions import Activation
 from loopgrad.graph.lift import NumberPlace, slots
 from loopgrad.graph.nodes import Graph
@@ -187,12 +187,12 @@ def own_numbers(found: Sequence[OpenNumber] | None, graph: Graph) -> Sequence[Op
     for node in graph.nodes:
         if node.regions and not is_closed_call(node):
             return None
-        own += [False] * _numbers_within(node.regions[0]) if node.regions else [True] * len(slots(node))
+        own += [False] * _numbers_within(called(node)) if node.regions else [True] * len(slots(node))
     return [number for number, kept in zip(found, own, strict=True) if kept] if len(own) == len(found) else None
 
 
 def _numbers_within(graph: Graph) -> int:
-    return sum([_numbers_within(node.regions[0]) if node.regions else len(slots(node)) for node in graph.nodes])
+    return sum([_numbers_within(called(node)) if node.regions else len(slots(node)) for node in graph.nodes])
 
 
 def filled(type: TensorType, number: complex) -> Any:
