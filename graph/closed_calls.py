@@ -1,6 +1,6 @@
 """Closed calls: plain calls of functions whose numbers stay, as what an array function noted is noted again.
 
-    %2 = call(%x) {kind="plain", closed=True}        a word of its graph's structure is the digest of what it calls
+%2 = call(%x) {kind="plain", closed=True}        a word of its graph's structure is the digest of what it calls
 """
 
 from __future__ import annotations
