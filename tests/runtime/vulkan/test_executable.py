@@ -36,6 +36,18 @@ def test_outputs_of_earlier_calls_stay():
         assert float(total) == 1000.0 * i
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_workgroups_that_stay_take_all_lanes(monkeypatch, most):
+    monkeypatch.setattr("loopgrad.runtime.vulkan.driver.MOST_GROUPS", most)
+    x, places = np.zeros(1000, np.int32), np.random.default_rng(most).permutation(1000)[:700]
+    wanted = x.copy()
+    wanted[places] = np.arange(700)
+    got = lg.compile(lambda x, k, y: x.at[k].set(y))(x, places, np.arange(700, dtype=np.int32))
+    np.testing.assert_array_equal(np.asarray(got), wanted)
+    left, right = np.arange(24_000.0).reshape(3, 100, 80), np.ones((3, 80, 90))
+    np.testing.assert_array_equal(np.asarray(lg.compile(lambda x, y: x @ y)(left, right)), left @ right)
+
+
 def test_replay_with_other_values_and_deeper_loops():
     compiled = lg.compile(gradient_of_ragged_loops())
     rng = np.random.default_rng(1)
