@@ -106,11 +106,11 @@ def test_rectangles_are_chosen_by_shape():
     assert sides(4, 4096, 4096) is None
     assert sides(64, 64, 64, int32) is None
     assert sides(4096, 4096, 4096, group=100) is None
-    assert sides(4096, 4096, 4096, group=128) == (128, 64)
+    assert sides(4096, 4096, 4096, group=128) == (64, 128)  # broad before tall
     assert sides(32, 4096, 100_000) == (32, 256)
     assert sides(20_000, 4096, 32) == (64, 32)
     assert sides(10, 512, 10_000) == (16, 32)
-    assert sides(4096, 4096, 4096, float64, memory=16 << 10) == (128, 64)
+    assert sides(4096, 4096, 4096, float64, memory=16 << 10) == (64, 128)
     assert sides(4096, 4096, 4096, float64, memory=1 << 10) is None
     for dtype in (float32, float64):
         found = in_rectangles(MatmulStep(0, 1, 2, 1, 512, 512, 512), dtype, 128, 16 << 10)
