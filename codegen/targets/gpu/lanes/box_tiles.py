@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory
-from loopgrad.codegen.targets.gpu.lanes.boxes import BANKS, Boxes
+from loopgrad.codegen.targets.gpu.lanes.boxes import BANKS, Boxes, in_words
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray
 from loopgrad.codegen.targets.gpu.lanes.plan import most_streamed
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
@@ -40,7 +40,7 @@ class BoxTiles:
         made = [op for row in self.loads.values() for op in row]
         self.usual: Order = tuple(reversed(range(len(boxes.extents))))
         self.forms, self.each = linear(e.kernel), -(-boxes.lanes // e.b.group)
-        self.dim = self._dim_of_words()
+        self.dim = boxes.words
         self.arrays = {op: GroupArray(e, self._type(op) if self.dim is None else "i32", boxes.room) for op in made}
         body = e.kernel.body
         self.rest = Block(body.arguments, [op for op in ops if op not in self.arrays], ())
@@ -75,9 +75,7 @@ class BoxTiles:
     def _in_batches(self, emit: Callable[[Sequence[Val], int], None], loads: int, side: int) -> None:
         """emit(positions, side) for all positions that this invocation has, some at a time, of which so many lie side
         by side."""
-        once = self.once(loads)
-        if once % side or self.boxes.lanes % (self.b.group * once):
-            side = 1
+        once = -(-self.once(loads) // side) * side
         if once == self.each:
             emit(self._positions(side), side)
         else:
@@ -117,10 +115,13 @@ class BoxTiles:
         """Of that lane's elements in memory of the workgroup."""
         b = self.b
         place = self._i32(0)
-        for digit, pitch, extent in zip(found, self.boxes.pitches, self.boxes.extents, strict=True):
-            if extent > 1:
+        for d, (digit, pitch) in enumerate(zip(found, self.boxes.pitches, strict=True)):
+            rows = self.boxes.rows(d)
+            if d == self.dim:
+                digit = b.inst("UDiv", "i32", digit, self._i32(self.boxes.side))
+            if rows > 1:
                 place = b.inst("IAdd", "i32", place, b.inst("IMul", "i32", digit, self._i32(pitch)))
-            if self.boxes.skipped(extent - 1):
+            if self.boxes.skipped(rows - 1):
                 more = b.inst("ShiftRightLogical", "i32", digit, self._i32(BANKS))
                 place = b.inst("IAdd", "i32", place, more)
         return b.opaque(place)  # AMD's addresses there don't wrap around
@@ -145,38 +146,24 @@ class BoxTiles:
             lane = b.inst("IAdd", "i64", b.inst("IMul", "i64", lane, b.const("i64", extent)), index)
         e.lane, e.values[self.inside] = lane, inside
 
-    def _dim_of_words(self) -> int | None:
-        """Along which dim words lie whose elements go to as many rows: that of the only order in which loads are made,
-        if all are of whole words."""
-        boxes, last = self.boxes, self.usual[0]
-        if boxes.side == 1 or len(self.loads) > 1:
-            return None
-        ((order, ops),) = self.loads.items()
-        words = all(SIZE[self._type(op)] * boxes.side == WORD and self._side_by_side(op, order[0]) for op in ops)
-        squares, own = boxes.lanes % (self.b.group * boxes.side**2) == 0, self.once(len(ops)) % boxes.side == 0
-        return order[0] if words and squares and own and order[0] != last else None
-
     # the two halves
 
     def _side_by_side(self, op: KOp, dim: int) -> bool:
-        """Whether lanes that lie side by side along the dim, from a multiple of their number on, load a word."""
+        """Whether lanes that lie side by side along the dim load a word."""
         index, side = self.forms.get(op.operands[0]), self.boxes.side
-        if index is None or index.factors[dim] != 1 or index.constant % side:
-            return False
-        size = self.e.kernel.params[op.attrs["param"]].dtype.itemsize * side
-        return size >= WORD and all(f % side == 0 for d, f in enumerate(index.factors) if d != dim)
+        return SIZE[self._type(op)] * side >= WORD and in_words(index, dim, side)
 
     def _whole(self, positions: Sequence[Val], side: int) -> bool:
         """Whether there is a lane at all of an invocation's positions."""
         return self.boxes.lanes % (self.b.group * len(positions) * side) == 0
 
-    def _bounded(self, position: Val, whole: bool) -> Val:
-        return position if whole else self.e.bound_integer(position, self.boxes.lanes - 1)
+    def _bounded(self, position: Val, whole: bool, side: int) -> Val:
+        return position if whole else self.e.bound_integer(position, self.boxes.lanes - side)
 
     def _exchange(self, order: Order, ops: Sequence[KOp], positions: Sequence[Val], side: int) -> None:
         """These loads of the lanes at some positions of an order, and of those beside them."""
         e, b, whole, dim = self.e, self.b, self._whole(positions, side), order[0]
-        bounded = [self._bounded(position, whole) for position in positions]
+        bounded = [self._bounded(position, whole, side) for position in positions]
         found = [self._digits(position, order) for position in bounded]
         needed = {need for op in ops for need in index_of(op, set(e.kernel.body.ops)) or ()}
         indices = tuple([op.operands[0] for op in ops])
@@ -213,24 +200,35 @@ class BoxTiles:
         """This invocation's lanes, some along `dim` and as many along the last one."""
         b, e, side, last = self.b, self.e, self.boxes.side, self.usual[0]
         extents = [n // side if d in (dim, last) else n for d, n in enumerate(self.boxes.extents)]
+        count = self.boxes.lanes // side**2
+        whole = count % b.group == 0
 
         def square(k: Val) -> None:
             position = b.inst("IAdd", "i32", b.local_id(), b.inst("IMul", "i32", k, self._i32(b.group)))
+            present = None if whole else b.inst("ULessThan", "bool", position, self._i32(count))
+            position = position if whole else e.bound_integer(position, count - 1)
             found = self._digits(position, self.usual, extents)
             found = [b.inst("IMul", "i32", x, self._i32(side)) if d in (dim, last) else x for d, x in enumerate(found)]
             place = self._place(found)
             words = {op: [a.get(self._beside(place, last, n)) for n in range(side)] for op, a in self.arrays.items()}
             each = [(along, beside) for along in range(side) for beside in range(side)]
-            enter = [partial(self._begin_in_square, found, dim, lane, words) for lane in each]
+            enter = [partial(self._begin_in_square, found, dim, lane, words, present) for lane in each]
             emit_together(e, enter, self.rest, self._guarded, side, self.inside)
 
-        counted(e, self._i32(self.boxes.lanes // (b.group * side * side)), square)
+        counted(e, self._i32(-(-count // b.group)), square)
 
     def _begin_in_square(
-        self, found: Sequence[Val], dim: int, lane: tuple[int, int], words: Mapping[KOp, Sequence[Val]]
+        self,
+        found: Sequence[Val],
+        dim: int,
+        lane: tuple[int, int],
+        words: Mapping[KOp, Sequence[Val]],
+        present: Val | None,
     ) -> None:
         e, b, (along, beside) = self.e, self.b, lane
         self._enter(found, {dim: along, self.usual[0]: beside}, self.boxes.side)
+        if present is not None:
+            e.values[self.inside] = e.both(e.values[self.inside], present)
         for op, held in words.items():
             dtype, type = e.kernel.params[op.attrs["param"]].dtype, self._type(op)
             part = b.inst("ShiftRightLogical", "i32", held[beside], self._i32(8 * SIZE[type] * along))
@@ -238,7 +236,7 @@ class BoxTiles:
 
     def _begin(self, position: Val, whole: bool, side: int, beside: int) -> None:
         e, last = self.e, self.usual[0]
-        found = self._digits(self._bounded(position, whole), self.usual)
+        found = self._digits(self._bounded(position, whole, side), self.usual)
         self._enter(found, {last: beside}, side)
         if not whole:
             present = self.b.inst("ULessThan", "bool", position, self._i32(self.boxes.lanes))

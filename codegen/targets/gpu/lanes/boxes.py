@@ -6,7 +6,8 @@ workgroup for the lane that needs it (see box_tiles). A box of 32 x 64 lanes so 
 On an H200 a transpose of 8192 x 8192 float32 takes 4.2 times as long without boxes, of 16384 x 16384 int8 14 times, of
 33 million triples 1.9 times.
 
-Of elements narrower than a word an invocation moves as many side by side as a word has, in each order.
+Of elements narrower than a word an invocation moves as many side by side as a word has, in each order. Boxes of bytes
+have whole lines in each: of 64 bytes a transpose on an H200 takes 1.5 times as long as a copy.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import Final
 
-from loopgrad.codegen.kernel.footprint import LINE, Order, scattered_reads
+from loopgrad.codegen.kernel.footprint import LINE, Order, Read, scattered_reads
+from loopgrad.codegen.kernel.linear_index import Linear, linear
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
@@ -27,7 +29,7 @@ MOST_EMPTY: Final = 1.125  # times as many lanes as there are, along a dim
 ALIGNED: Final = 8  # elements
 PADDED: Final = 1.1  # times as much memory as there are lanes
 MOST_EXCHANGED: Final = 8  # loads
-WIDTHS: Final = (64, 32, 16, 8)  # lanes along each order
+WIDTHS: Final = (128, 64, 32, 16, 8)  # lanes along each order
 BANKS: Final = 5  # powers of two of them
 
 
@@ -48,6 +50,7 @@ class Boxes:
     extents: tuple[int, ...]
     exchanges: tuple[Exchange, ...]
     side: int = 1  # lanes side by side, in each order, of an invocation
+    words: int | None = None  # the dim along which so many lanes' elements wait as one word
 
     @property
     def lanes(self) -> int:
@@ -66,10 +69,15 @@ class Boxes:
     def pitches(self) -> tuple[int, ...]:
         """Odd, so that neighbours along any dim lie in different banks."""
         found = [1]
-        for extent in reversed(self.extents[1:]):
-            reach = extent + self.skipped(extent - 1)
-            found.append(found[-1] * reach if extent == 1 else found[-1] * reach | 1)
+        for d in reversed(range(1, len(self.extents))):
+            rows = self.rows(d)
+            reach = rows + self.skipped(rows - 1)
+            found.append(found[-1] * reach if rows == 1 else found[-1] * reach | 1)
         return tuple(reversed(found))
+
+    def rows(self, d: int) -> int:
+        """Elements along a dim in memory of the workgroup."""
+        return self.extents[d] // self.side if d == self.words else self.extents[d]
 
     def skipped(self, digit: int) -> int:
         """How much further along a dim an element lies: invocations that have lanes side by side touch every so many
@@ -78,7 +86,8 @@ class Boxes:
 
     @property
     def room(self) -> int:
-        places = [(e - 1) * p + self.skipped(e - 1) for e, p in zip(self.extents, self.pitches, strict=True)]
+        rows = [self.rows(d) for d in range(len(self.extents))]
+        places = [(n - 1) * p + self.skipped(n - 1) for n, p in zip(rows, self.pitches, strict=True)]
         return sum(places) + 1
 
 
@@ -97,11 +106,14 @@ def boxed(kernel: Kernel, memory: int) -> Boxes | None:
     exchanges = tuple([Exchange(places[read.op], read.order) for read in reads])
     orders = [tuple(reversed(range(len(domain)))), *dict.fromkeys(read.order for read in reads)]
     sizes = [kernel.params[read.op.attrs["param"]].dtype.itemsize for read in reads]
-    bytes = sum(max(s, 4) for s in sizes)
-    most = min(BOX_BYTES // min(sizes), int(memory / PADDED) // bytes)
+    side, dim = _side(kernel, orders), _dim_of_words(kernel, reads, orders)
+    bytes = sum(max(s, WORD) for s in sizes)
     for width in [w for w in WIDTHS if w * min(sizes) <= LINE]:
+        room = int(memory / PADDED) // bytes * (1 if dim is None else side)
+        most = min(max(BOX_BYTES // min(sizes), (LINE // min(sizes)) ** 2), room)
         extents = _extents(domain, orders, width, most)
-        found = Boxes(domain, extents, exchanges, _side(kernel, extents, orders))
+        whole = all(extents[order[0]] % side == 0 for order in orders)
+        found = Boxes(domain, extents, exchanges, side if whole else 1, dim if whole else None)
         if found.lanes <= most and found.room * bytes <= memory:
             return found
     return None
@@ -122,11 +134,30 @@ def _extents(domain: tuple[int, ...], orders: Sequence[Order], width: int, most:
     return tuple([_even(n, e) for n, e in zip(domain, extents, strict=True)])
 
 
-def _side(kernel: Kernel, extents: Sequence[int], orders: Sequence[Order]) -> int:
-    """As many lanes as a word has elements, where whole words lie in every box and in every row."""
+def _side(kernel: Kernel, orders: Sequence[Order]) -> int:
+    """As many lanes as a word has elements, where whole words lie in every row."""
     side = max(WORD // max(param.dtype.itemsize for param in kernel.params), 1)
-    whole = all(n % side == 0 for order in orders for n in (extents[order[0]], kernel.domain[order[0]]))
-    return side if whole else 1
+    return side if all(kernel.domain[order[0]] % side == 0 for order in orders) else 1
+
+
+def _dim_of_words(kernel: Kernel, reads: Sequence[Read], orders: Sequence[Order]) -> int | None:
+    """Along which dim words lie whose elements go to as many rows: that of the only order in which loads are made, if
+    all are of whole words."""
+    side, (usual, *others) = _side(kernel, orders), orders
+    if side == 1 or len(others) > 1 or others[0][0] == usual[0]:
+        return None
+    forms, dim = linear(kernel), others[0][0]
+    sizes = {kernel.params[read.op.attrs["param"]].dtype.itemsize for read in reads}
+    words = all(in_words(forms.get(read.op.operands[0]), dim, side) for read in reads)
+    return dim if words and sizes == {WORD // side} else None
+
+
+def in_words(index: Linear | None, dim: int, side: int) -> bool:
+    """Whether lanes side by side along the dim, from a multiple of `side` on, load neighbours from such a multiple
+    on."""
+    if index is None or index.factors[dim] != 1 or index.constant % side:
+        return False
+    return all(f % side == 0 for d, f in enumerate(index.factors) if d != dim)
 
 
 def _even(extent: int, part: int) -> int:
