@@ -21,7 +21,8 @@ from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
 MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
-MOST_HELD_OF_LONG: Final = 64
+MOST_HELD_OF_LONG: Final = 80  # together with BESIDE elements that are computed
+BESIDE: Final = 16
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
 MOST_WEIGHT: Final = 8000  # of an invocation's code
 SECTOR: Final = 32  # bytes that memory gives at least
@@ -47,7 +48,10 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     if members > WARP and turns > MOST_TURNS:
         return None
     heavy = turns * side * sum(map(weight, lanes)) > MOST_WEIGHT
-    return None if heavy or held_words(kernel, shape) > (MOST_HELD_OF_LONG if members > WARP else MOST_HELD) else shape
+    held, most = held_words(kernel, shape), MOST_HELD
+    if members > WARP:  # what is computed on the way is as wide
+        held, most = held + BESIDE * -(-itemsize // 4), MOST_HELD_OF_LONG
+    return None if heavy or held > most else shape
 
 
 def held_words(kernel: Kernel, shape: RowMembers) -> int:

@@ -129,6 +129,7 @@ def below_the_largest(x: Value) -> list[Value]:
         (softmax, 2048, float64, RowMembers(members=256, turns=4, side=2)),
         (below_the_largest, 8192, float32, RowMembers(members=256, turns=8, side=4)),
         (softmax, 8192, float32, RowMembers(members=256, turns=8, side=4)),
+        (softmax, 4096, float64, None),
         (softmax, 8192, float64, None),
         (below_the_largest, 4099, float32, None),
         (below_the_largest, 8200, float32, None),
