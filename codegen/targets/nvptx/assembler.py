@@ -61,8 +61,8 @@ class NvptxAssembler(Quotients):
         return self._halves(self._value("i64", text))
 
     def nearest_bfloat(self, x: Val) -> Val:
-        """As one of two numbers: to round one alone takes the unit of special functions, a quarter as fast on an H200.
-        Subnormal numbers are rounded like others (tried there); its NaN has no sign."""
+        """As one of two numbers: to round one alone takes the unit of special functions (F2F in place of F2FP).
+        Subnormal numbers are rounded like others (tried on an H200); its NaN has no sign."""
         pair = self.called("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", f"float {x.id}, float {literal('f32', 0.0)}")
         return self._value("i32", f"bitcast <2 x bfloat> {pair} to i32")
 

@@ -132,7 +132,7 @@ def test_quotients_and_roots_are_rounded_to_nearest():
 
 
 def test_bfloat16_is_rounded_as_one_of_a_pair_and_only_where_bits_may_be_lost():
-    """The conversion of one alone has a quarter of the throughput."""
+    """The conversion of one alone takes the unit of special functions."""
     rounded = ptx(elementwise(["add"], bfloat16))
     assert "cvt.rn.bf16x2.f32" in rounded
     assert "cvt.rn.bf16.f32" not in rounded
