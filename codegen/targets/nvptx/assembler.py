@@ -62,9 +62,10 @@ class NvptxAssembler(Quotients):
 
     def nearest_bfloat(self, x: Val) -> Val:
         """As one of two numbers: to round one alone takes the unit of special functions (F2F in place of F2FP).
-        Subnormal numbers are rounded like others (tried on an H200); its NaN has no sign."""
+        Subnormal numbers are rounded like others (tried on an H200); its NaN has no sign: that is x's."""
         pair = self.called("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", f"float {x.id}, float {literal('f32', 0.0)}")
-        return self._value("i32", f"bitcast <2 x bfloat> {pair} to i32")
+        sign = self.inst("BitwiseAnd", "i32", self.inst("Bitcast", "i32", x), self.const("i32", 1 << 31))
+        return self.inst("BitwiseOr", "i32", self._value("i32", f"bitcast <2 x bfloat> {pair} to i32"), sign)
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """By tests and selections it is three."""
