@@ -67,7 +67,7 @@ def power(m: Ops[V], x: V, exponent: int, dtype: DType) -> V:
     """x to a whole exponent of few factors."""
     if dtype.bits == 16:  # f32 has digits enough for all the factors
         return m.rounded(whole_power(m, m.widened(x, dtype), exponent, exact=False), dtype)
-    if dtype.bits == 32 and m.rearranges and not m.fast:  # f64 has digits and range enough
+    if dtype.bits == 32 and m.flushes and not m.fast:  # what a product of small numbers lacks is subnormal
         return m.narrow(whole_power(m, m.widen(x), exponent, exact=False))
     return whole_power(m, x, exponent, exact=not m.fast)
 

@@ -33,13 +33,14 @@ def value_type(dtype: DType) -> str:
 
 class Ops(ABC, Generic[V]):
     """Operations on floats `x y z`, integers `i j`, masks `m n`. `fused`: whether `fma` is one instruction, rounded
-    once. `rearranges`: what is made of `fma` may be factored anew, which can't be forbidden. `halved_shifts`: a shift
-    of 64 bits is made in two steps. `words_in_64`: what is multiplied to 64 bits again and again is better held in 64.
-    `from_integer`: the type by whose way an integer becomes a half."""
+    once. `rearranges`: what is made of `fma` may be factored anew, which can't be forbidden. `flushes`: subnormal f32
+    may be taken for 0. `halved_shifts`: a shift of 64 bits is made in two steps. `words_in_64`: what is multiplied to
+    64 bits again and again is better held in 64. `from_integer`: the type by whose way an integer becomes a half."""
 
     own: ClassVar[frozenset[str]] = frozenset()
     fused: bool = True
     rearranges: bool = False
+    flushes: bool = False
     halved_shifts: bool = False
     words_in_64: bool = False
     from_integer: str = "f32"

@@ -148,17 +148,19 @@ class HandedWords(Protocol):
 
 
 class Assembler(Protocol):
-    """`fused`: Fma rounds once. `rearranges`: what is made of Fma may be factored anew. `widens`: a 32-bit integer that
-    was widened compares rightly. `guarded`: loops may be stopped by the driver, so each leaves its last condition in a
-    guard cell. `label`: the block being written. `group`: invocations of a workgroup. `float_sums`: types that
-    AtomicFAddEXT adds. `neighbours`: as many invocations that lie side by side in a workgroup, from a multiple of that
-    on, exchange registers; 1 where none do; they `hand_on` where each also reads those of the ones before it.
-    `short_offsets`: an offset in an array is better made in 32 bits, where that suffices, than by a product in 64.
-    `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of a short loop that pops
-    are written one after the other, so that their loads are under way together; 1 where the compiler sees to that."""
+    """`fused`: Fma rounds once. `rearranges`: what is made of Fma may be factored anew. `flushes`: subnormal f32 may be
+    taken for 0. `widens`: a 32-bit integer that was widened compares rightly. `guarded`: loops may be stopped by the
+    driver, so each leaves its last condition in a guard cell. `label`: the block being written. `group`: invocations of
+    a workgroup. `float_sums`: types that AtomicFAddEXT adds. `neighbours`: as many invocations that lie side by side in
+    a workgroup, from a multiple of that on, exchange registers; 1 where none do; they `hand_on` where each also reads
+    those of the ones before it. `short_offsets`: an offset in an array is better made in 32 bits, where that suffices,
+    than by a product in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of
+    a short loop that pops are written one after the other, so that their loads are under way together; 1 where the
+    compiler sees to that."""
 
     fused: bool
     rearranges: bool
+    flushes: bool
     widens: bool
     guarded: bool
     short_offsets: bool

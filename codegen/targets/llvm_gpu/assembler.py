@@ -59,7 +59,7 @@ class LlvmAssembler:
     its arrays. `declarations`: of what the function needs; functions of one module share them."""
 
     fused = True
-    rearranges = False
+    rearranges = flushes = False
     widens = True
     guarded = False
     functions = True

@@ -47,6 +47,7 @@ class SpirvAssembler(Words):
     """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
 
     float_sums: tuple[str, ...] = ()
+    flushes = True
     short_offsets = True
     functions = False  # Mesa's compilers put them in the place of every call
     trips_at_once = 4

@@ -45,7 +45,7 @@ class ScalarOps(Ops[Val]):
     def __init__(self, e: Emitter) -> None:
         self.e = e
         self.b = e.b
-        self.fast, self.fused, self.rearranges = e.fast, e.b.fused, e.b.rearranges
+        self.fast, self.fused, self.rearranges, self.flushes = e.fast, e.b.fused, e.b.rearranges, e.b.flushes
 
     def inst(self, opcode: str, type: str, *operands: Val) -> Val:
         if opcode == "FDiv":

@@ -33,7 +33,8 @@ class LaneOps:
 
     def __init__(self, e: Emitter, count: int) -> None:
         self.e, self.count, self.scalar = e, count, ScalarOps(e)
-        self.fast, self.fused, self.rearranges = self.scalar.fast, self.scalar.fused, self.scalar.rearranges
+        one = self.scalar
+        self.fast, self.fused, self.rearranges, self.flushes = one.fast, one.fused, one.rearranges, one.flushes
 
     def __getattr__(self, name: str) -> Callable[..., Lanes]:
         operation = getattr(self.scalar, name)

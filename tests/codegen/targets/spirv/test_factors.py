@@ -42,6 +42,13 @@ def test_what_is_added_is_hidden_where_it_has_a_factor_of_the_product(name, type
     assert [text.count("OpBitwiseXor") for text in texts] == [int(hidden), 0]
 
 
+def test_whole_powers_are_computed_in_wider_floats():
+    """What a product of small numbers lacks is a subnormal number, which drivers may take for 0."""
+    graph, _ = trace(lambda x: [ops.pow(x, ops.full(8.0, x.type))], [TensorType((100,), float32)])
+    artifact = compile_program(schedule(graph, DEFAULT_OPTIONS), Options(), Features())
+    assert f"OpCapability %{CAPABILITIES['Float64'][0]}\n" in artifact.texts["spirv"]
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_powers_need_no_wider_floats_where_fma_rounds_once(fused):
     graph, _ = trace(lambda x, y: [ops.pow(x, y)], [TensorType((100,), float32)] * 2)
