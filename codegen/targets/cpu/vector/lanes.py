@@ -43,7 +43,6 @@ SHORTEST_ROW = 64  # of sums that have an order of their own
 SETTLED = 8192  # lanes of a kernel whose sums have an order of their own
 LINE = 256  # bytes that come from memory together: a line and those that are fetched ahead
 LITTLE = 24  # operations of a lane
-DIVISIONS = ("floordiv", "mod", "rem")  # of integers
 FEW_VECTORS = 4  # of a row
 FEW_ROWS = 128
 ARRAYS_IN_FLIGHT = 1 << 15  # bytes of lanes' arrays, which a core's nearest cache holds
@@ -193,13 +192,15 @@ def lane_width(kernel: Kernel, ops: list[KOp], machine: Machine) -> int:
 
 
 def divides_wide_numbers(ops: list[KOp]) -> bool:
-    """Whether 64-bit integers that come from memory are divided: no machine does that by vectors, so it is code for
-    each element, which has no latency to hide and which LLVM takes long for. Positions mostly have fewer bits."""
+    """Whether 64-bit integers that come from memory are divided, or the like: no machine does that by vectors, so it is
+    code for each element, which has no latency to hide and which LLVM takes long for. Positions mostly have fewer
+    bits."""
     data: set[KValue] = set()
     for op in ops:
         if op.opcode == "load" or not data.isdisjoint(op.operands):
             data.update(op.results)
-            if op.opcode in DIVISIONS and op.results[0].dtype.bits == 64 and not op.results[0].dtype.is_float:
+            row = OPCODES[op.opcode]
+            if not (row.own or row.quick) and any(r.dtype.is_integer and r.dtype.bits == 64 for r in op.results):
                 return True
     return False
 
