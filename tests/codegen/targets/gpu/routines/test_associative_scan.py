@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.program import ArraySlot, Program, RoutineStep
+from loopgrad.codegen.targets.gpu.lanes import running_plan
 from loopgrad.codegen.targets.gpu.routines import associative_scan as routine
 from loopgrad.graph.primitives.running import associative_scan
 from loopgrad.graph.types import TensorType, bool_, float32, int64
@@ -47,6 +48,14 @@ def test_order(shape, along, reverse):
     got, want = scanned([digits, base], [int64, int64], along=along, reverse=reverse, function=DIGITS, taken=taken)
     for x, y in zip(got, want, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_order_of_tiles_in_a_span(monkeypatch, reverse):
+    monkeypatch.setattr(running_plan, "MANY", 3)
+    digits, base = RNG.integers(0, 7, 40_001), np.full(40_001, 7)
+    (got,), (want,) = scanned([digits, base], [int64, int64], along=-1, reverse=reverse, function=DIGITS, taken=(0,))
+    np.testing.assert_array_equal(got, want)
 
 
 def test_leaves_of_different_dtypes():
