@@ -25,6 +25,7 @@ from loopgrad.codegen.lower.kernel import (
 )
 from loopgrad.codegen.lower.liveness import Liveness
 from loopgrad.codegen.program import CopyStep, Initial, LaunchStep, MatmulStep, RoutineStep, Step
+from loopgrad.codegen.schedule import deep_products
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
 from loopgrad.codegen.schedule.lane_memory import memory_operand
@@ -40,7 +41,6 @@ from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuil
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.shared_terms import as_sums
-from loopgrad.codegen.schedule.sliced_terms import in_slices
 from loopgrad.codegen.schedule.steps import emit_step
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import distribute, mask
@@ -105,7 +105,7 @@ def _decided(
             builder.note(note)
         straight = not (inner or any(node.regions for node in decision.program))
         summed = as_sums(apart.graph, builder.sums_products(straight))
-        summed = in_slices(summed) if builder.multiplies(straight) else summed
+        summed = deep_products.for_own_kernels(summed) if builder.multiplies(straight) else summed
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision

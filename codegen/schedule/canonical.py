@@ -26,12 +26,12 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
+from loopgrad.codegen.schedule import deep_products
 from loopgrad.codegen.schedule.associative_scans import rewrite_scans
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution, rewrite_window_products
 from loopgrad.codegen.schedule.cost import own_cost
-from loopgrad.codegen.schedule.deep_products import in_slices
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.narrow_products import narrow_products
 from loopgrad.codegen.schedule.products import rewrite_products
@@ -115,7 +115,7 @@ def rewrite_block(
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         match node.op:
             case "matmul":
-                return in_slices(node, builder)
+                return deep_products.for_libraries(node, builder)
             case "scatter":
                 return _scatter(node, builder, in_order)
             case "concat" if len(node.operands) > MOST_PIECES:

@@ -1,9 +1,10 @@
 """Products of matrices whose few elements are sums of very many terms, as derivatives by weights are, in slices.
 
-several matmul(transpose(x), y) of (k, m) and (k, n)   ->  sums of matmul of slices (k / s, m) and (k / s, n)
+matmul((m, k), (k, n)), k long   ->  sum over s of matmul((s, m, k / s), (s, k / s, n))
 
-So there is work for the whole device, where a library shares out the terms of single products only. Slices of such
-operands lie one after the other: nothing is copied.
+Whoever multiplies shares out results among workgroups, so few of them would leave most of a device idle for long. A
+library shares out the terms of single products itself: of these it gets slices of several products only, and only where
+they lie one after the other, so that nothing is copied. How many slices there are follows from the shape alone.
 """
 
 from __future__ import annotations
@@ -12,47 +13,80 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.products import turns
-from loopgrad.graph.nodes import Node, Value
-from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import sum_dtype
+from loopgrad.codegen.schedule.products import turns, without_unread
+from loopgrad.codegen.schedule.shared_terms import NARROW
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.types import float32, float64, sum_dtype
 
-DEEP: Final = 4096  # terms
-SHORTEST: Final = 256  # terms of a slice
+LONG: Final = 2048  # terms
+DEEP: Final = 4096  # terms, where a library multiplies
+SHORTEST: Final = 256  # terms of a slice: adding up its results must be worth it
+FEWEST: Final = 4  # slices that are worth another kernel
+MANY_RESULTS: Final = 1 << 19  # of all slices, which have a device busy
 SIDE: Final = 64  # of the squares that libraries make products of
 FEW_SQUARES: Final = 64
 ENOUGH: Final = 512
-FEWEST: Final = 4  # slices that are worth another kernel
 
 
-def in_slices(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
-    """The product's result; None where it stays as it is."""
+def for_libraries(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+    """The product's result by what a library makes of slices; None where it stays as it is."""
+    count = library_slices(node)
+    return [_sliced(node, builder, count)] if count else None
+
+
+def for_own_kernels(graph: Graph) -> Graph:
+    """Long products of `graph` itself in slices; its regions stay. The same graph where there are none."""
+    if not any(map(own_slices, graph.nodes)):
+        return graph
+    sliced = rebuild(graph, lambda node, b: [_sliced(node, b, n)] if (n := own_slices(node)) else None, inner=False)
+    return Graph(graph.inputs, without_unread(sliced.nodes, sliced.outputs), sliced.outputs)
+
+
+def library_slices(node: Node) -> int:
+    """How many slices a product is made in by a library; 0 where it is whole."""
     left, right = node.operands
-    if left.node is None or not turns(left.node) or turns(right.node) or left.shape[:-2] != right.shape[:-2]:
-        return None
-    if not left.dtype.is_float:
-        return None
+    if not turns(left.node) or turns(right.node) or left.shape[:-2] != right.shape[:-2] or not left.dtype.is_float:
+        return 0
     *batch, m, k = left.shape
-    n = right.shape[-1]
-    slices = _slices(prod(batch), m, k, n)
-    if slices < FEWEST:
-        return None
-    x, y = (
-        builder.value("reshape", v, shape=(prod(batch) * slices, k // slices, v.shape[-1]))
-        for v in (left.node.operands[0], right)
-    )
-    wide, result = sum_dtype(left.dtype), node.results[0].dtype  # parts of narrow floats would be rounded
-    attrs = {} if wide is left.dtype else {"dtype": wide}
-    parts = builder.value("matmul", builder.value("transpose", x, perm=(0, 2, 1)), y, **attrs)
-    apart = builder.value("reshape", parts, shape=(prod(batch), slices, m, n))
-    total = builder.value("reduce_sum", apart, axes=(1,))
-    total = builder.cast(total, result)
-    return [builder.value("reshape", total, shape=(*batch, m, n))]
+    squares = prod(batch) * -(-m // SIDE) * -(-right.shape[-1] // SIDE)
+    if prod(batch) < 2 or k < DEEP or not 0 < squares < FEW_SQUARES:
+        return 0
+    most = min(ENOUGH // squares, k // SHORTEST)
+    return next((s for s in range(most, FEWEST - 1, -1) if k % s == 0), 0)
 
 
-def _slices(batch: int, m: int, k: int, n: int) -> int:
-    """Into how many equal slices the terms are cut, 1 where they shouldn't be."""
-    squares = batch * -(-m // SIDE) * -(-n // SIDE)
-    if batch < 2 or k < DEEP or not 0 < squares < FEW_SQUARES:
-        return 1
-    return next((s for s in range(min(ENOUGH // squares, k // SHORTEST), 1, -1) if k % s == 0), 1)
+def own_slices(node: Node) -> int:
+    """How many slices a product is made in by kernels of our own; 0 where it is none, or whole."""
+    if node.op != "matmul" or {v.dtype for v in (*node.operands, *node.results)} not in ({float32}, {float64}):
+        return 0
+    shape, terms = node.results[0].shape, node.operands[0].shape[-1]
+    if min(shape[-2:]) < NARROW or terms < LONG:
+        return 0
+    count = min(MANY_RESULTS // prod(shape), terms // SHORTEST)
+    return 1 << (count.bit_length() - 1) if count >= FEWEST else 0
+
+
+def _sliced(node: Node, builder: GraphBuilder, count: int) -> Value:
+    left, right = (_slices_of(v, which, count, builder) for which, v in enumerate(node.operands))
+    wide = sum_dtype(left.dtype)  # parts of narrow floats would be rounded
+    attrs = node.attrs if wide is left.dtype else {**node.attrs, "dtype": wide}
+    product = builder.value("matmul", left, right, **attrs)
+    total = builder.value("reduce_sum", product, axes=(len(product.shape) - 3,))
+    return builder.cast(total, node.results[0].dtype)
+
+
+def _slices_of(value: Value, which: int, count: int, builder: GraphBuilder) -> Value:
+    """The left or right operand with an axis of slices before its last two, read from where its terms lie."""
+    turned = turns(value.node)
+    source = value.node.operands[0] if turned and value.node is not None else value
+    *batch, rows, columns = source.shape
+    rank, along = len(batch), (which == 0) != turned  # whether terms lie side by side
+    each = -(-(columns if along else rows) // count)
+    whole = builder.extended(source, rank + along, count * each)
+    if along:
+        apart = builder.value("reshape", whole, shape=(*batch, rows, count, each))
+        found = builder.value("transpose", apart, perm=(*range(rank), rank + 1, rank, rank + 2))
+    else:
+        found = builder.value("reshape", whole, shape=(*batch, count, each, columns))
+    return builder.value("transpose", found, perm=(*range(rank + 1), rank + 2, rank + 1)) if turned else found
