@@ -4,6 +4,7 @@ import pytest
 
 from loopgrad.codegen.targets.gpu.routines.table import PROVIDERS
 from loopgrad.runtime.devices import NUMBERED
+from loopgrad.runtime.gpu import region_recorder
 from tests.simulator.device import install
 
 
@@ -19,3 +20,17 @@ def sorted_by_host(monkeypatch, tmp_path):
     monkeypatch.setenv("LOOPGRAD_CACHE_DIR", str(tmp_path))
     for name in ("sort", "argsort", "top_positions"):
         monkeypatch.setitem(PROVIDERS, name, ())
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    """The recordings that are made."""
+    made = []
+    original = region_recorder.tidy
+
+    def watched(block, first):
+        made.append(original(block, first))
+        return made[-1]
+
+    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.tidy", watched)
+    return made

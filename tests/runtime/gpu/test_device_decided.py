@@ -10,7 +10,6 @@ import pytest
 import loopgrad as lg
 from loopgrad.graph.nodes import Location
 from loopgrad.runtime.devices import get_device
-from loopgrad.runtime.gpu import region_recorder
 from loopgrad.runtime.gpu.control_flow import Launch
 from loopgrad.runtime.gpu.device_decided import DeviceDecided
 from loopgrad.runtime.gpu.driver import LibraryCall
@@ -20,20 +19,6 @@ from tests.runtime.loops import mixing_reference, sum_of_mixing_loop
 
 N = 300  # more than one lane of a kernel carries
 X = np.linspace(-0.6, 0.9, N)
-
-
-@pytest.fixture
-def recordings(monkeypatch):
-    """The recordings that are made."""
-    made = []
-    original = region_recorder.tidy
-
-    def watched(block, first):
-        made.append(original(block, first))
-        return made[-1]
-
-    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.tidy", watched)
-    return made
 
 
 def captured(device, fun, *arguments):

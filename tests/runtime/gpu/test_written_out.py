@@ -6,25 +6,11 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.runtime.gpu import region_recorder, written_out
+from loopgrad.runtime.gpu import written_out
 from loopgrad.runtime.gpu.region_recorder import RecordedLaunch, RecordedRegion
 
 DEVICE = "simulator:1"  # decides on loops
 X = np.linspace(-0.6, 0.9, 300)  # more than one lane of a kernel carries
-
-
-@pytest.fixture
-def recordings(monkeypatch):
-    """The recordings that are made."""
-    made = []
-    original = region_recorder.tidy
-
-    def watched(block, first):
-        made.append(original(block, first))
-        return made[-1]
-
-    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.tidy", watched)
-    return made
 
 
 def mixing(trips, reverse=False):
