@@ -173,7 +173,7 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "bounded_exact_sums": Switch(("scattered",), ((exact_sum, "contributions", _none),)),
     "private_copies": Switch(("multiplied",), ((layout, "COPY_ELEMENTS", 0),)),
     # products
-    "squares": Switch(("products",), ((steps, "squared", _none),)),
+    "rectangles": Switch(("products",), ((steps, "in_rectangles", _none),)),
     # runs
     "ledger": Switch(("ragged", "call"), (NEVER_LATER,)),
     "recordings": Switch(("call", "wave", "halves"), ((runs.GpuContext, "_suited", lambda _: HostDriven), NEVER_LATER)),

@@ -31,7 +31,7 @@ class AmdCompiler:
     name = f"code objects for {', '.join(PROCESSORS)}"
 
     def judge(self, kernels: Sequence[Emitted], folder: Path) -> list[str]:
-        kernels = [kernel for kernel in kernels if not kernel.matrix_units]  # there are none that code is made for
+        kernels = [kernel for kernel in kernels if not kernel.nvidia_alone]  # there are none that code is made for
         shares = [kernels[k :: len(PROCESSORS)] if SAMPLE < 1 else kernels for k in range(len(PROCESSORS))]
         work = [
             (processor, share[first : first + BATCH], folder)

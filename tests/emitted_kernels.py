@@ -48,14 +48,14 @@ def outside_the_run() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Emitted:
-    """`function` is LLVM IR for NVIDIA. `given` is what an image was given, pickled; `test` emitted it. `matrix_units`:
-    only targets that have some can be given it."""
+    """`function` is LLVM IR for NVIDIA. `given` is what an image was given, pickled; `test` emitted it. `nvidia_alone`:
+    no other target can be given it."""
 
     function: str
     declarations: list[str]
     given: Path
     test: str
-    matrix_units: bool = False
+    nvidia_alone: bool = False
 
 
 class Judge(Protocol):
@@ -159,7 +159,7 @@ class Kernels:
         from loopgrad.codegen.targets.nvptx.flavour import NVPTX
         from loopgrad.codegen.targets.nvptx.target import GROUP
 
-        assembler = NvptxAssembler if shape.matrix_units else LlvmAssembler
+        assembler = NvptxAssembler if for_nvidia_alone(shape) else LlvmAssembler
         image = LlvmImage(NVPTX, lambda _: (b"", {}), GROUP, assembler)
         image.add(kernel, fast, shape)
         self.keep(image._functions[0], list(image._declarations[-1]), (kernel, fast, shape))
@@ -173,7 +173,7 @@ class Kernels:
             return
         test = os.environ.get("PYTEST_CURRENT_TEST", "")
         self.put(f"{digest}.pickle", pickle.dumps(given))
-        self.put(f"{digest}.json", json.dumps([function, declarations, test, given[-1].matrix_units]).encode())
+        self.put(f"{digest}.json", json.dumps([function, declarations, test, for_nvidia_alone(given[-1])]).encode())
 
     def put(self, name: str, content: bytes) -> None:
         part = self.folder / f"{name}.{os.getpid()}"
@@ -209,6 +209,11 @@ class Kernels:
             terminalreporter.write_line(f"{name}: {self.count} kernels, {'rejected' if rejected else 'accepted'}")
             for text in rejected:
                 terminalreporter.write_line(text, red=True)
+
+
+def for_nvidia_alone(shape: Any) -> bool:
+    """Whether it needs matrix units, or workgroups that wait for others."""
+    return bool(shape.matrix_units or (shape.running is not None and shape.running.chained))
 
 
 def picklable() -> None:

@@ -26,6 +26,7 @@ def test_every_primitive_has_an_emitter():
         "fourier",
         "lapack",
         "random",
+        "running",
         "segments",
         "shards",
         "window_products",
