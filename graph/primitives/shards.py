@@ -10,9 +10,9 @@ their additions lost beside it. Where there is one root, it may be `rounded`: on
 order of a shard is a device's own, and may depend on nothing but the extent. That of the CPU, and of the reference:
 
 - It is cut into parts of equal length (`part_extent`), which are combined neighbours first.
-- A part is rows of some elements (`columns`). Four rows are combined, (a b) (c d), and that with what came before in
-  its column; a sum has a total and its rest there, as everywhere (`codegen/math/compensated.py`). Missing elements are
-  identities.
+- A part is rows of some elements (`columns`). Eight rows are combined, neighbours first, and that with what came before
+  in its column; a sum has a total and its rest there, as everywhere (`codegen/math/compensated.py`). Missing elements
+  are identities.
 - The columns of a part are combined by halves: the first with that in the middle.
 """
 
@@ -39,9 +39,9 @@ from loopgrad.graph.primitives.primitive import (
 from loopgrad.graph.types import DType, TensorType, dtype_named
 
 COLUMN_BYTES: Final = 64  # a vector of the widest machines
-TOGETHER: Final = 4  # rows
+TOGETHER: Final = 8  # rows: what a total takes is a third of the additions, as in other sums
 LONGEST_PART: Final = 1 << 12
-ALIGNED: Final = 128  # lanes
+ALIGNED: Final = 256  # lanes: so many rows of the narrowest elements
 NOTHING: Final = {"add": -0.0, "mul": 1.0, "min": float("inf"), "max": float("-inf")}
 
 Partial = tuple[Any, ...]  # one array, or totals and their rests
@@ -148,8 +148,10 @@ def _shard_reduce(attrs: Attrs, x: Array) -> tuple[Array]:
     so_far: Partial = (np.full((shards, parts, width, *kept), nothing, x.dtype),) * numbers(combine)
     with np.errstate(all="ignore"):
         for r in range(0, high, TOGETHER):
-            a, b, c, d = [x[:, :, r + i] for i in range(TOGETHER)]
-            so_far = order.added(so_far, order.pair(order.pair(a, b), order.pair(c, d)))
+            rows = [x[:, :, r + i] for i in range(TOGETHER)]
+            while len(rows) > 1:
+                rows = [order.pair(a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
+            so_far = order.added(so_far, rows[0])
         shard = order.by_pairs(order.by_halves(so_far))
         found = np.empty((len(attrs["roots"]), numbers(combine), *kept), x.dtype)
         for number, (first, count) in enumerate(attrs["roots"]):

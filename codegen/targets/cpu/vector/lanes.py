@@ -117,8 +117,9 @@ def row_width(r: Reduction) -> int:
 
 
 def adds_rows(r: Reduction, flight: int) -> bool:
-    """Whether lanes in flight are as many rows of a part as are combined at once."""
-    return flight % (TOGETHER * row_width(r)) == 0
+    """Whether lanes in flight are as many rows of a part as are combined at once, or half of them."""
+    rows, ragged = divmod(flight, row_width(r))
+    return not ragged and (rows % TOGETHER == 0 or 2 * rows == TOGETHER)
 
 
 def all_direct(kernel: Kernel, flight: int) -> bool:

@@ -46,9 +46,14 @@ def joined(r: Reduction, b: FunctionText, x: Partial, y: Partial) -> Partial:
     return (combine(b, r.kind, r.dtype, one, other),)
 
 
+def of_rows(r: Reduction, b: FunctionText, rows: list[Vector]) -> Vector:
+    """What rows make, neighbours first."""
+    return balanced(lambda p, q: combine(b, r.kind, r.dtype, p, q), rows)
+
+
 def grown(r: Reduction, b: FunctionText, so_far: Partial, rows: list[Vector]) -> Partial:
     """With a few more rows."""
-    x = balanced(lambda p, q: combine(b, r.kind, r.dtype, p, q), rows)
+    x = of_rows(r, b, rows)
     if kept(r) == 2:
         total, rest = so_far
         return added(VectorOps(VectorScope(b)), total, rest, x)

@@ -3,9 +3,10 @@ many lanes move together, and in which order these are sorted.
 
     chunk { part { block { groups of lanes { body } } } }    finish { parts of each shard }
 
-Where as many lanes move together as are combined at once, and in their order, they are added to the columns of their
-part as they come (`direct`). Elsewhere what lanes contribute waits in the frame, at the places of the lanes, and a
-function combines a block of them: into the columns of a part, or to several parts, where these are short.
+Where as many lanes move together as are combined at once, or half of them, and in their order, they are added to the
+columns of their part as they come (`direct`), halves by pairs. Elsewhere what lanes contribute waits in the frame, at
+the places of the lanes, and a function combines a block of them: into the columns of a part, or to several parts,
+where these are short.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from loopgrad.codegen.targets.cpu.vector.shard_functions import (
     grown,
     kept,
     nothing,
+    of_rows,
     row_type,
 )
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
@@ -51,6 +53,9 @@ def declare(e: VectorEmitter, i: int, r: Reduction) -> None:
     e.slot(f"[{kept(r)} x {row_type(r)}]", f"columns.{i}")
     for k in range(kept(r)):  # registers, where nobody needs their address
         e.slot(row_type(r), f"column.{i}.{k}")
+    if _comes_in_halves(e.layout, r):
+        e.slot(row_type(r), f"half.{i}")
+        e.slot("i1", f"odd.{i}")
     if not is_direct(e.layout, r):
         e.slot(f"[{shards.block + e.layout.flight} x {memory_type(r.dtype)}]", f"terms.{i}")
 
@@ -59,6 +64,13 @@ def begin_part(e: VectorEmitter) -> None:
     for i, r in sharded(e):
         for k in range(kept(r)):
             e.b.line(f"store {row_type(r)} {nothing(r)}, ptr {column(e, i, r, k)}")
+        if _comes_in_halves(e.layout, r):
+            e.b.line(f"store i1 false, ptr %odd.{i}")
+
+
+def _comes_in_halves(layout: LaneLayout, r: Reduction) -> bool:
+    """Whether lanes in flight are half of the rows that are combined at once."""
+    return is_direct(layout, r) and layout.flight < TOGETHER * row_width(r)
 
 
 def column(e: VectorEmitter, i: int, r: Reduction, k: int) -> str:
@@ -92,14 +104,52 @@ def _add_rows(e: VectorEmitter, i: int, r: Reduction, x: Vector) -> None:
     x = e.b.vector(x)
     if e.mask is not None:
         x = e.b.choose(e.mask, x, e.b.const(x.type, identity(r.kind, r.dtype)))
-    width, shape = row_width(r), row_type(r)
+    width = row_width(r)
     b = e.b.of_width(width)
     rows = _as_rows(e, x, width)
+    if _comes_in_halves(e.layout, r):
+        _add_half(e, b, i, r, of_rows(r, b, rows))
+    else:
+        _add_columns(b, i, r, [rows[first : first + TOGETHER] for first in range(0, len(rows), TOGETHER)])
+
+
+def _add_half(e: VectorEmitter, b: FunctionText, i: int, r: Reduction, half: Vector) -> None:
+    """Every other one waits for the next."""
+    second, first, end = (e.b.fresh_label(stem) for stem in ("second", "first", "added"))
+    e.b.branch(e.b.scalar("i1", f"load i1, ptr %odd.{i}").name, second, first)
+    e.b.start(second)
+    _add_columns(b, i, r, [[_waiting(b, i, r), half]])
+    e.b.line(f"store i1 false, ptr %odd.{i}")
+    e.b.jump(end)
+    e.b.start(first)
+    e.b.line(f"store {row_type(r)} {half.names[0]}, ptr %half.{i}")
+    e.b.line(f"store i1 true, ptr %odd.{i}")
+    e.b.jump(end)
+    e.b.start(end)
+
+
+def _add_last_half(e: VectorEmitter, i: int, r: Reduction) -> None:
+    """What no other half came to."""
+    b, alone, end = e.b.of_width(row_width(r)), e.b.fresh_label("alone"), e.b.fresh_label("whole")
+    e.b.branch(e.b.scalar("i1", f"load i1, ptr %odd.{i}").name, alone, end)
+    e.b.start(alone)
+    _add_columns(b, i, r, [[_waiting(b, i, r)]])
+    e.b.jump(end)
+    e.b.start(end)
+
+
+def _waiting(b: FunctionText, i: int, r: Reduction) -> Vector:
+    return Vector(memory_type(r.dtype), (b.scalar(row_type(r), f"load {row_type(r)}, ptr %half.{i}").name,), False)
+
+
+def _add_columns(b: FunctionText, i: int, r: Reduction, groups: list[list[Vector]]) -> None:
+    """Groups of rows, each combined first."""
+    type, shape = memory_type(r.dtype), row_type(r)
     so_far: Partial = tuple([
-        Vector(x.type, (b.scalar(shape, f"load {shape}, ptr %column.{i}.{k}").name,), False) for k in range(kept(r))
+        Vector(type, (b.scalar(shape, f"load {shape}, ptr %column.{i}.{k}").name,), False) for k in range(kept(r))
     ])  # fmt: skip
-    for first in range(0, len(rows), TOGETHER):
-        so_far = grown(r, b, so_far, rows[first : first + TOGETHER])
+    for rows in groups:
+        so_far = grown(r, b, so_far, rows)
     for k, value in enumerate(so_far):
         b.line(f"store {shape} {value.names[0]}, ptr %column.{i}.{k}")
 
@@ -183,6 +233,8 @@ def close_part(e: VectorEmitter, start: Vector) -> None:
     b = e.b
     with b.scope():
         for i, r in sharded(e):
+            if _comes_in_halves(e.layout, r):
+                _add_last_half(e, i, r)
             if is_direct(e.layout, r):
                 for k in range(kept(r)):
                     value = b.scalar(row_type(r), f"load {row_type(r)}, ptr %column.{i}.{k}")
