@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.products import turns, without_unread
+from loopgrad.codegen.schedule.products import made_otherwise, turns
 from loopgrad.codegen.schedule.shared_terms import NARROW
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import float32, float64, sum_dtype
 
 LONG: Final = 2048  # terms
@@ -37,10 +37,7 @@ def for_libraries(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
 
 def for_own_kernels(graph: Graph) -> Graph:
     """Long products of `graph` itself in slices; its regions stay. The same graph where there are none."""
-    if not any(map(own_slices, graph.nodes)):
-        return graph
-    sliced = rebuild(graph, lambda node, b: [_sliced(node, b, n)] if (n := own_slices(node)) else None, inner=False)
-    return Graph(graph.inputs, without_unread(sliced.nodes, sliced.outputs), sliced.outputs)
+    return made_otherwise(graph, own_slices, lambda node, builder: _sliced(node, builder, own_slices(node)))
 
 
 def library_slices(node: Node) -> int:

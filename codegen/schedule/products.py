@@ -9,7 +9,7 @@ the last two dims                                    ->  the later one is the ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -55,6 +55,14 @@ def rewrite_products(graph: Graph) -> Graph:
     if rebuilt is graph:
         return graph
     return Graph(graph.inputs, without_unread(rebuilt.nodes, rebuilt.outputs), rebuilt.outputs)
+
+
+def made_otherwise(graph: Graph, which: Callable[[Node], object], make: Callable[[Node, GraphBuilder], Value]) -> Graph:
+    """Those products of `graph` itself as `make` says; its regions stay. The same graph where there are none."""
+    if not any(map(which, graph.nodes)):
+        return graph
+    made = rebuild(graph, lambda node, builder: [make(node, builder)] if which(node) else None, inner=False)
+    return Graph(graph.inputs, without_unread(made.nodes, made.outputs), made.outputs)
 
 
 def without_unread(nodes: Sequence[Node], outputs: tuple[Value, ...]) -> tuple[Node, ...]:

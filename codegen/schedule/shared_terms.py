@@ -13,9 +13,9 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.products import turns, without_unread
+from loopgrad.codegen.schedule.products import made_otherwise, turns
 from loopgrad.graph.nodes import Graph, Node, Value
-from loopgrad.graph.rebuild import GraphBuilder, rebuild
+from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import float32, float64
 
 NARROW: Final = 8  # rows or columns from which tiles are of use
@@ -31,10 +31,7 @@ Places = dict[str, int]
 
 def as_sums(graph: Graph, which: Callable[[Node], bool]) -> Graph:
     """Those products of `graph` itself as sums; its regions stay. The same graph where there are none."""
-    if not any(map(which, graph.nodes)):
-        return graph
-    summed = rebuild(graph, lambda node, b: [_summed(node, b)] if which(node) else None, inner=False)
-    return Graph(graph.inputs, without_unread(summed.nodes, summed.outputs), summed.outputs)
+    return made_otherwise(graph, which, _summed)
 
 
 def is_narrow(node: Node) -> bool:
