@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from loopgrad.autodiff.activity import active_values, differentiable
-from loopgrad.autodiff.rules import ACCUMULATE, NONDIFFERENTIABLE, PARTIALS, VJP, guarded, is_singular
+from loopgrad.autodiff.rules import ACCUMULATE, NONDIFFERENTIABLE, PARTIALS, REFUSED, VJP, guarded, is_singular
 from loopgrad.graph import ops
 from loopgrad.graph.build import at
 from loopgrad.graph.extract import extract
@@ -161,6 +161,8 @@ def _step(node: Node, received: Cotangents, adjoints: Adjoints, context: Context
         assert ct is not None
         adjoints.put(table, ACCUMULATE[op](node, ct, adjoints.get(table)))
     elif op in VJP:
+        if op in REFUSED:
+            REFUSED[op](node, [ct is not None for ct in received])
         for operand, contribution in zip(node.operands, VJP[op](node, received), strict=True):
             adjoints.add(operand, contribution)
     else:

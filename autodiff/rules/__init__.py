@@ -27,9 +27,10 @@ from loopgrad.autodiff.rules import (
 from loopgrad.autodiff.rules.elementwise import Partials, guarded, is_singular, pushed
 from loopgrad.autodiff.rules.indexing import ACCUMULATE
 from loopgrad.autodiff.rules.movement import Rule
+from loopgrad.autodiff.rules.spectral import REFUSED
 from loopgrad.graph.primitives import PRIMITIVES
 
-__all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "VJP", "guarded", "is_singular", "pushed"]
+__all__ = ["ACCUMULATE", "JVP", "NONDIFFERENTIABLE", "PARTIALS", "REFUSED", "VJP", "guarded", "is_singular", "pushed"]
 
 PARTIALS: Final[dict[str, Partials]] = {**elementwise.PARTIALS, **complex_parts.PARTIALS}
 

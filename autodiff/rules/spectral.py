@@ -10,6 +10,7 @@ read differences of values.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from loopgrad.autodiff.rules.movement import Rule, Values
@@ -27,11 +28,20 @@ def _plus(a: Value | None, b: Value) -> Value:
 # ---- QR: with X = dA inv(R) and Y = Q.T X, dQ = Q (W - Y) + X and dR = (Y - W) R, where W is antisymmetric
 
 
-def _refuse_complete(node: Node) -> None:
+def _refuse_complete(node: Node, wanted: Sequence[bool]) -> None:
     m, n = node.operands[0].shape[-2:]
-    if node.attrs["complete"] and m > n:
+    if wanted[0] and node.attrs["complete"] and m > n:
         fix = "columns beyond the rank turn freely: use mode='reduced'"
         raise GradientError(explained("qr", "a derivative of the reduced factors", f"a complete q of {m} rows", fix))
+
+
+def _reduced(node: Node) -> tuple[tuple[Value, Value], int]:
+    """The reduced q and r, and how many rows of zeros the node's own r has below."""
+    m, n = node.operands[0].shape[-2:]
+    if node.attrs["complete"] and m > n:
+        return mx.qr(node.operands[0]), m - n
+    q, r = node.results
+    return (q, r), 0
 
 
 def _right_inverse(v: Value, r: Value, adjoint: bool = False) -> Value:
@@ -47,8 +57,7 @@ def _with_imaginary_diagonal(v: Value, of: Value) -> Value:
 
 
 def _qr_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
-    _refuse_complete(node)
-    (t,), (q, r), (a,) = tangents, node.results, node.operands
+    (t,), (a,), ((q, r), zeros) = tangents, node.operands, _reduced(node)
     assert t is not None
     m, n = a.shape[-2:]
     k = min(m, n)
@@ -63,16 +72,18 @@ def _qr_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
         others, moved = (mx.part(v, (0, m), (k, n)) for v in (a, t))
         right = ops.add(ops.matmul(mx.adjoint(dq), others), ops.matmul(mx.adjoint(q), moved))
         dr = ops.concat([dr, right], len(r.shape) - 1)
+    if zeros:
+        rank = len(dr.shape)
+        return None, ops.pad(dr, [0] * rank, [0] * (rank - 2) + [zeros, 0], 0)
     return dq, dr
 
 
 def _qr_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
-    _refuse_complete(node)
-    (cq, cr), (q, r), (a,) = cotangents, node.results, node.operands
+    (cq, cr), (a,), ((q, r), _) = cotangents, node.operands, _reduced(node)
     m, n = a.shape[-2:]
     k = min(m, n)
     cq = ops.zeros_like(q) if cq is None else cq
-    cr = ops.zeros_like(r) if cr is None else cr
+    cr = ops.zeros_like(r) if cr is None else mx.part(cr, (0, k), (0, n))
     square = mx.part(r, (0, k), (0, k))
     right = None
     if n > k:
@@ -133,16 +144,18 @@ def _inverse_square_differences(s: Value) -> Value:
     return _inverse_differences(mx.mul(s, s))
 
 
+def _refuse_full(node: Node, wanted: Sequence[bool]) -> None:
+    """Of a wide matrix all left vectors belong to singular values, of a tall one all right ones."""
+    m, n = node.operands[0].shape[-2:]
+    if node.attrs["full"] and ((wanted[0] and m > n) or (wanted[2] and n > m)):
+        fix = "vectors of no singular value turn freely: use full_matrices=False"
+        raise GradientError(explained("svd", "a derivative of the thin factors", f"full ones of {m} x {n}", fix))
+
+
 def _singular(node: Node) -> tuple[Value, Value, Value]:
     """u, s and v, thin."""
-    m, n = node.operands[0].shape[-2:]
-    if not node.attrs["vectors"]:
-        u, s, vh = mx.svd(node.operands[0])
-    else:
-        if node.attrs["full"] and m != n:
-            fix = "vectors of no singular value turn freely: use full_matrices=False"
-            raise GradientError(explained("svd", "a derivative of the thin factors", f"full ones of {m} x {n}", fix))
-        u, s, vh = node.results
+    thin = node.attrs["vectors"] and not node.attrs["full"]
+    u, s, vh = node.results if thin else mx.svd(node.operands[0])
     return u, s, mx.adjoint(vh)
 
 
@@ -173,7 +186,8 @@ def _svd_jvp(node: Node, tangents: Values) -> tuple[Value | None, ...]:
     if n > m:
         across = ops.matmul(mx.adjoint(t), u)
         dv = ops.add(dv, mx.scaled_columns(_outside(v, across), ops.div(1, s)))
-    return du, values, mx.adjoint(dv)
+    full = node.attrs["full"]
+    return None if full and m > n else du, values, None if full and n > m else mx.adjoint(dv)
 
 
 def _svd_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
@@ -296,3 +310,6 @@ def _pinv_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
 VJP: Final[dict[str, Rule]] = {"qr": _qr_vjp, "eigh": _eigh_vjp, "eig": _eig_vjp, "svd": _svd_vjp, "pinv": _pinv_vjp}
 
 JVP: Final[dict[str, Rule]] = {"qr": _qr_jvp, "eigh": _eigh_jvp, "eig": _eig_jvp, "svd": _svd_jvp, "pinv": _pinv_jvp}
+
+# What refuses derivatives of the results that are flagged True: their vectors turn freely.
+REFUSED: Final[dict[str, Callable[[Node, Sequence[bool]], None]]] = {"qr": _refuse_complete, "svd": _refuse_full}

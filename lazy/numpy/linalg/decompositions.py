@@ -214,7 +214,8 @@ def svd(
     the vectors without `full_matrices`; the values alone without `compute_uv`. `hermitian` reads the lower triangle of
     symmetric matrices. Integers give the default float. SciPy's `overwrite_a`, `check_finite` and `lapack_driver`
     change nothing. Raises LinAlgError for less than two axes, and where a NaN is evaluated. Derivatives (J. Townsend,
-    2016) are of the thin factors; those of vectors are infinite or NaN where values are equal.
+    2016) are of the thin factors, and of full ones of which no vector turns freely; those of vectors are infinite or
+    NaN where values are equal.
 
     >>> lg.linalg.svd(lg.asarray([[3.0, 0.0], [0.0, -4.0]])).S
     Tensor([4., 3.], dtype=float64)

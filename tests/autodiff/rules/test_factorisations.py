@@ -74,6 +74,18 @@ def test_svd(derivatives, shape):
     derivatives.check(functions, [a], order=2)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4)])
+def test_what_full_factors_determine(derivatives, shape):
+    """All but vectors of no singular value, and columns of q beyond the rank."""
+
+    def functions(a):
+        u, s, vh = mx.svd(a, full=True)
+        determined = u if shape[0] < shape[1] else vh
+        return [s, ops.mul(determined, determined), ops.sin(mx.qr(a, complete=True)[1])]
+
+    derivatives.check(functions, [np.random.default_rng(6).standard_normal(shape)], order=2)
+
+
 @pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
 def test_pinv(derivatives, shape):
     """Of rank 1 too, where no singular value is kept apart from another."""
