@@ -23,7 +23,7 @@ from loopgrad.graph.nodes import Leaf, Noted, Value, attrs_of_const, is_made
 from loopgrad.graph.primitives.elementwise import cast_array
 from loopgrad.graph.python_numbers import known_number, require
 from loopgrad.graph.ranges import limits, noted, outermost
-from loopgrad.graph.types import DType, TensorType, int64
+from loopgrad.graph.types import DType, TensorType, bfloat16, int64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.promotion import as_dtype, promote_arrays, scalar_dtype
 from loopgrad.runtime.buffers import Buffer, dtype_of
@@ -273,6 +273,8 @@ def constant(value: Scalar, type: TensorType) -> Value:
         return ops.full(value, type)
     if kind == "f":
         value = float(value)  # type: ignore[arg-type]
+        if type.dtype is bfloat16:  # rounded here: NumPy makes a float32 first, and rounds twice
+            value = float(cast_array(np.asarray(value), bfloat16))
     elif kind in "iu":
         value = _checked_integer(value, type.dtype)
     elif kind == "b":

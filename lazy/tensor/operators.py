@@ -22,7 +22,7 @@ from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
 from loopgrad.graph.python_numbers import stands_for_number
-from loopgrad.graph.types import bool_, int64
+from loopgrad.graph.types import bfloat16, bool_, int64
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, cast_value, forget_dead, note_holder, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
@@ -86,7 +86,7 @@ def _beside(one: Expression, key: object, op: str, other: float, first: bool = F
 
 def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
     """The operator and its reflection; `kinds` are the dtype kinds whose result has the operands' dtype
-    (or is a bool, for comparisons)."""
+    (or is a bool, for comparisons). Beside a bfloat16 a number is rounded before it is noted (`core.constant`)."""
 
     floats = "f" in kinds
     function = _of_numbers(function, kinds)
@@ -116,7 +116,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         latest = None if one is None else one.further.get(mine)
         if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
             return _again(self.__class__, op, (a, latest[1]), latest[2], self._weak, live)
-        if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
+        if floats and (cls is float or cls is int) and (dtype := a.type.dtype).kind == "f" and dtype is not bfloat16:
             if one is not None and (live := AMBIENT.plain) is not None:
                 latest = _beside(one, mine, op, other)
                 if latest is not None:
@@ -130,7 +130,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         latest = None if one is None else one.further.get(behind)
         if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
             return _again(self.__class__, op, (latest[1], a), latest[2], self._weak, live)
-        if floats and (cls is float or cls is int) and a.type.dtype.kind == "f":
+        if floats and (cls is float or cls is int) and (dtype := a.type.dtype).kind == "f" and dtype is not bfloat16:
             if one is not None and (live := AMBIENT.plain) is not None:
                 latest = _beside(one, behind, op, other, True)
                 if latest is not None:

@@ -197,7 +197,8 @@ def _numbers_within(graph: Graph) -> int:
 
 def filled(type: TensorType, number: complex) -> Any:
     """An array, or NumPy's scalar, whose every element is a number; not of bfloat16."""
-    scalar = type.dtype.np.type(number)
+    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, as in kernels
+        scalar = type.dtype.np.type(number)
     return np.broadcast_to(scalar, type.shape) if type.shape else scalar
 
 

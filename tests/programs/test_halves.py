@@ -32,6 +32,19 @@ def test_constants_are_rounded_and_infinite_beyond_the_range(device: str, dtype:
             np.testing.assert_array_equal(np.asarray(got).astype(float), rounded, err_msg=str(number))
 
 
+def test_numbers_are_rounded_once_to_bfloat16(device: str) -> None:
+    """Not to float32 first, which would make a tie of what is just above the middle of two neighbours."""
+    above, below = 1 + 2.0**-8 + 2.0**-30, 1 + 3 * 2.0**-8 - 2.0**-30
+    expected = [1 + 2.0**-7, 1 + 2.0**-7]
+    one = lg.ones(2, dtype=lg.bfloat16)
+    for seen in (
+        lambda v: one * v, lambda v: v * one, lambda v: lg.maximum(one, v), lambda v: one.at[:].set(v),
+        lambda v: lg.full((2,), v, dtype=lg.bfloat16), lambda v: lg.asarray([v, v], dtype=lg.bfloat16),
+    ):  # fmt: skip
+        got = [np.asarray(seen(v))[0].astype(float) for v in (above, below)]
+        assert got == expected
+
+
 def ragged(x: Any) -> Any:
     return lg.sum(lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: lg.sin(v) * 0.9 + 0.1, x))
 
