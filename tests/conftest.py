@@ -140,10 +140,10 @@ def young_heap() -> None:
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
     """Run the test on each device; tensors without a device go there. What the device compiles is tested: small
-    programs don't run without it."""
+    programs don't run without it, but for those whose turn it is to (see selection.runs_directly)."""
     import loopgrad as lg
 
-    with lg.default_device(request.param), lg.options(direct=False):
+    with lg.default_device(request.param), lg.options(direct=selection.runs_directly(request.node)):
         yield request.param
 
 

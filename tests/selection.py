@@ -17,6 +17,9 @@ emulators, which take longest, run none in some commits where they have fewer th
 cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of which a
 wrong one may be found two commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it isn't that of the
 commit. Without the variable all cases run.
+
+The `device` of a test compiles every program, however small. Where there are turns, each whole program runs as users'
+do in every sixth commit instead: directly, until it is worth compiling. LOOPGRAD_TEST_DIRECT=1 has all run so, 0 none.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ _EMULATED = float(os.environ.get("LOOPGRAD_TEST_EMULATED", 1 / 20))
 _COSTLY = float(os.environ.get("LOOPGRAD_TEST_COSTLY", 1 / 5))
 _SHARE = float(os.environ.get("LOOPGRAD_TEST_SHARE", 1))
 _SEEDS = float(os.environ.get("LOOPGRAD_TEST_SEEDS", 1 / 3))
+_DIRECT = os.environ.get("LOOPGRAD_TEST_DIRECT")
+_DIRECT_TURNS = 6
 _FIRST_SEEDS = 4
 _COMBINED = os.environ.get("LOOPGRAD_TEST_COMBINATIONS", "0") != "1"
 _SHARED = os.environ.get("LOOPGRAD_TEST_SHARED", "1") != "0"
@@ -79,6 +84,15 @@ def left_out(items: Sequence[pytest.Item], devices: Sequence[str]) -> set[pytest
         if cases and _TURNS > 1 and cases[0].get_closest_marker("in_turns") is not None:
             dropped |= _whose_turn_it_is_not([case for case in cases if case not in dropped])
     return dropped
+
+
+def runs_directly(item: pytest.Item) -> bool:
+    """Whether small programs of this test may run without being compiled."""
+    if _DIRECT is not None:
+        return _DIRECT == "1"
+    if _TURNS == 1 or not item.nodeid.startswith("tests/programs/"):
+        return False
+    return (int(_DIRECT_TURNS * share(item.nodeid)) + int(os.environ[TURN_VARIABLE])) % _DIRECT_TURNS == 0
 
 
 def _sampled(item: pytest.Item) -> float:

@@ -88,3 +88,17 @@ def test_only_marked_tests_take_turns(monkeypatch):
     assert selection.left_out(items, ["cpu"]) == set()
     monkeypatch.setattr(Case, "marks", ("in_turns",))
     assert len(selection.left_out(items, ["cpu"])) == 6
+
+
+def test_each_whole_program_runs_directly_in_one_of_six_commits(monkeypatch):
+    monkeypatch.setattr(selection, "_TURNS", 3)
+    monkeypatch.setattr(selection, "_DIRECT", None)
+    of_programs, elsewhere = (Case(nodeid=f"tests/{folder}/a.py::test_one[cpu]") for folder in ("programs", "lazy"))
+    direct = []
+    for commit in range(70, 76):
+        monkeypatch.setenv(selection.TURN_VARIABLE, str(commit))
+        direct.append(selection.runs_directly(of_programs))
+        assert not selection.runs_directly(elsewhere)
+    assert sum(direct) == 1
+    monkeypatch.setattr(selection, "_TURNS", 1)
+    assert not selection.runs_directly(of_programs)

@@ -103,7 +103,7 @@ def test_python_integers_that_change_are_compiled_a_few_times(device, name):
     assert compiled[4:] == [0] * 8
 
 
-def test_two_cases_keep_their_numbers_in_the_code(device):
+def test_two_cases_keep_their_numbers_in_the_code(compiled_device):
     x, before = lg.asarray(np.arange(9.0)), SESSION.compiled
     for i in (3, 5) * 3:
         np.testing.assert_array_equal(x[i : i + 2] * x[i - 3 : i - 1], [i * (i - 3), (i + 1) * (i - 2)])
