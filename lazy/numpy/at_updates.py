@@ -107,9 +107,10 @@ class AtIndex:
     def set(self, values: ArrayLike, **how: Unpack[How]) -> Tensor:
         """x with the elements replaced; where an index occurs twice the last one wins.
 
-        `values` broadcast to the shape of `x[index]`, and must fit x's dtype: raises ShapeError or DTypeError. All
-        methods here share that, and `mode`: positions out of range are dropped, as with "drop" or "fill", or with
-        "clip" clamped; with a mode ints are data, too. JAX's `indices_are_sorted`, `unique_indices` change nothing.
+        `values` broadcast to the shape of `x[index]`, and must fit x's dtype (integers fit bools, where they are set):
+        raises ShapeError or DTypeError. All methods here share that, and `mode`: positions out of range are dropped, as
+        with "drop" or "fill", or with "clip" clamped; with a mode ints are data, too. JAX's `indices_are_sorted` and
+        `unique_indices` change nothing.
 
         >>> lg.arange(4).at[1:3].set(9)
         Tensor([0, 9, 9, 3], dtype=int64)
@@ -217,12 +218,16 @@ def updated(kind: str, base: Value, plan: IndexPlan, incoming: Value) -> Value:
 def as_update(kind: str, values: ArrayLike, base: Value) -> Value:
     """The new elements in the tensor's dtype."""
     if is_scalar(values):
+        if kind == "set" and base.dtype is bool_ and scalar_dtype(values).is_integer:
+            return as_tensor(values, bool_)._value
         if promote_weak(base.dtype, scalar_dtype(values)) is not base.dtype:
             raise _lossy(kind, scalar_dtype(values), base)
         return as_tensor(values, base.dtype)._value
     t = as_tensor(values)
     dtype = t._value.dtype
     joined = promote_weak(base.dtype, dtype) if t._weak else promote(base.dtype, dtype)
+    if kind == "set" and base.dtype is bool_ and dtype.is_integer:  # whether they aren't 0, as in NumPy
+        return cast_operand(t, bool_)
     if joined.kind != base.dtype.kind:  # the same kind in fewer bits is rounded, or wraps, as in NumPy
         raise _lossy(kind, dtype, base)
     return cast_operand(t, base.dtype)

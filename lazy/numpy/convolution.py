@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.complex_numbers.table import computed
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "conv convolve correlate"
+_FARTHEST: Final = 2**31 - 1  # so that no position in a window overflows
 Padding = int | Literal["same", "valid"] | Sequence[int] | Sequence[tuple[int, int]]
 
 
@@ -81,11 +85,21 @@ def conv(
 
 
 def _distances(name: str, given: int | Sequence[int], dims: int) -> tuple[int, ...]:
-    found = (given,) * dims if isinstance(given, int) else tuple(given)
+    found = _integers(given) or ()
+    found = found * dims if isinstance(given, int) else found
     if len(found) != dims or any(n < 1 for n in found):
-        expected = f"a {name} of at least 1, or {dims} of them"
+        expected = f"{name} from 1 to {_FARTHEST}, or {dims} of them"
         raise ValueError(explained("conv", expected, repr(given), "pass one for each dim of the window"))
     return found
+
+
+def _integers(given: Any) -> tuple[int, ...] | None:
+    """A number, or some, as ints, None for what they aren't."""
+    try:
+        found = tuple([index(n) for n in ([given] if isinstance(given, int) else given)])
+    except TypeError:
+        return None
+    return found if all(-_FARTHEST <= n <= _FARTHEST for n in found) else None
 
 
 def _borders(
@@ -100,15 +114,12 @@ def _borders(
             max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(extents, reach, strides, strict=True)
         ]  # more behind than before, as in JAX
         return tuple([n // 2 for n in missing]), tuple([n - n // 2 for n in missing])
-    pairs: list[tuple[int, int]] = []
-    if isinstance(padding, int):
-        pairs = [(padding, padding)] * dims
-    elif not isinstance(padding, str):
-        pairs = [(p, p) if isinstance(p, int) else (p[0], p[1]) for p in padding]
-    if len(pairs) != dims:
-        expected = f"a number as padding, {dims} of them or of pairs of them, 'same' or 'valid'"
+    each: Any = [padding] * dims if isinstance(padding, int) else [] if isinstance(padding, str) else padding
+    pairs = [_integers((p, p) if isinstance(p, int) else p) or () for p in each] if np.iterable(each) else []
+    if len(pairs) != dims or any(len(pair) != 2 for pair in pairs):
+        expected = f"a number up to {_FARTHEST} as padding, {dims} of them or of pairs of them, 'same' or 'valid'"
         raise ValueError(explained("conv", expected, repr(padding), "pass one of these"))
-    return tuple([a for a, _ in pairs]), tuple([b for _, b in pairs])
+    return tuple([pair[0] for pair in pairs]), tuple([pair[1] for pair in pairs])
 
 
 def _cropped(

@@ -7,6 +7,7 @@ NumPy's ufuncs (`lazy.tensor.outputs`): `out`, `where`, `dtype`.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph import ops
@@ -18,7 +19,7 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.python_numbers import require, stands_for_number
 from loopgrad.graph.ranges import limits
-from loopgrad.graph.types import bool_, float64, int8, int64
+from loopgrad.graph.types import DType, bool_, float64, int8, int64
 from loopgrad.lazy.numpy.integer_comparison import exact_comparison
 from loopgrad.lazy.tensor.core import (
     ArrayLike,
@@ -298,7 +299,8 @@ def reciprocal(x: ArrayLike, /) -> Tensor:
 def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
     """x to `decimals` decimal places, half to even; shape and dtype stay. With `out` written to that, and returned.
 
-    Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools. Raises
+    Integers are rounded to tens and so on where `decimals` is negative, and saturate; bools stay bools. Numbers that
+    have no such decimals, or with them more digits than the dtype's largest, stay (in NumPy infinite or NaN). Raises
     DTypeError for `decimals` that aren't an integer.
 
     >>> lg.round([2.5, 3.14159]), lg.round([3.14159], decimals=2)
@@ -308,18 +310,35 @@ def round(x: ArrayLike, /, decimals: int = 0, out: Out = None) -> Tensor:
     return delivered("round", _rounded(as_tensor(x), places), out)
 
 
+# Of the largest power of ten; float32 and bfloat16 have one of 38.
+_DIGITS: Final = {"float16": 4, "float64": 308}
+
+
 def _rounded(t: Tensor, decimals: int) -> Tensor:
     if t._value.dtype.kind == "c" and decimals != 0:  # a product with the scale would mix parts, one infinite or NaN
         real, imaginary = [_rounded(wrap(part), decimals)._value for part in parts(t._value)]
         return wrap(joined((real, imaginary)))
     if decimals == 0 or not t._value.dtype.is_float:
         return _rint(t) if decimals >= 0 else _round_integers(t, decimals)
-    scale = 10.0 ** abs(decimals)
-    return divide(_rint(multiply(t, scale)), scale) if decimals > 0 else multiply(_rint(divide(t, scale)), scale)
+    scales = _scales(t._value.dtype, abs(decimals))
+    if decimals < 0:
+        return reduce(multiply, scales, _rint(reduce(divide, scales, t)))
+    large = reduce(multiply, scales, t)
+    found = reduce(divide, scales[::-1], _rint(large))
+    unchanged = ops.stop_gradient(t._value)  # where the product is beyond the largest number
+    return wrap(ops.select(ops.is_inf(large._value), unchanged, found._value), t._weak)
+
+
+def _scales(dtype: DType, decimals: int) -> list[float]:
+    """Powers of ten that a dtype has, with the product 10**decimals, or one that takes all numbers but 0 beyond the
+    largest, or below a half."""
+    most = _DIGITS.get(dtype.name, 38)
+    whole, rest = divmod(min(decimals, 2 * most + 20), most)
+    return [10.0**most] * whole + [10.0**rest] * (rest > 0)
 
 
 def _round_integers(t: Tensor, decimals: int) -> Tensor:
-    scale = 10.0**-decimals
+    scale = 10.0 ** min(-decimals, 20)  # of which half is more than any integer
     return cast(multiply(_rint(divide(cast(t, float64), scale)), scale), t._value.dtype)
 
 

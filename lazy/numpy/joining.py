@@ -11,13 +11,14 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import multiply
 from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
-from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 from loopgrad.lazy.tensor.storage import whole
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+_MOST_EMPTY: Final = 1 << 16  # sections of which most have no element
 PUBLIC: Final = (
     "append array_split atleast_1d atleast_2d atleast_3d block column_stack dsplit dstack fliplr flipud hsplit hstack "
     "kron rot90 vsplit vstack"
@@ -157,7 +158,7 @@ def append(x: ArrayLike, /, values: ArrayLike, axis: int | None = None) -> Tenso
 def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """As `split`, with sections that may differ by one element along the axis: the longer ones come first.
 
-    Raises ShapeError for less than one section.
+    Raises ShapeError for less than one section, and for more than there are elements and 65,536.
 
     >>> lg.array_split(lg.arange(5), 2)
     [Tensor([0, 1, 2], dtype=int64), Tensor([3, 4], dtype=int64)]
@@ -166,9 +167,10 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
         return split(x, indices_or_sections, axis=axis)
     t = as_tensor(x)
     extent = t._value.shape[normal_axis("array_split", axis, len(t._value.shape))]
-    sections = int(indices_or_sections)  # type: ignore[arg-type]
-    if sections <= 0:
-        raise ShapeError(explained("array_split", "at least one section", sections, "pass a positive number"))
+    sections = whole_number("array_split", "an integer number of sections, or indices", indices_or_sections)
+    if not 0 < sections <= max(extent, _MOST_EMPTY):
+        expected = f"from one section to as many as elements, or {_MOST_EMPTY}"
+        raise ShapeError(explained("array_split", expected, sections, "leave empty sections away"))
     short, longer = divmod(extent, sections)
     return split(t, [i * short + min(i, longer) for i in range(1, sections)], axis=axis)
 

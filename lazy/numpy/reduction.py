@@ -448,11 +448,11 @@ def diff(
         around = [None if p is None else as_tensor(p) for p in (prepend, append)]
         parts = [p if p is None or p._value.shape else broadcast_to(p, edge) for p in (around[0], t, around[1])]
         t = concat([p for p in parts if p is not None], axis=d)
-    for _ in range(n):
+    for _ in range(sorted((n, t._value.shape[d]))[0]):  # after which none is left
         shape = t._value.shape
         low, high = [0] * len(shape), list(shape)
         first, last = low.copy(), high.copy()
-        first[d], last[d] = 1 if shape[d] else 0, shape[d] - 1 if shape[d] else 0
+        first[d], last[d] = 1, shape[d] - 1
         later, earlier = wrap(ops.slice(t._value, first, high)), wrap(ops.slice(t._value, low, last))
         t = (not_equal if t._value.dtype is bool_ else subtract)(later, earlier)
     return t

@@ -29,13 +29,14 @@ from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import normal_axis, vector_operand
+from loopgrad.lazy.tensor.operands import normal_axis, vector_operand, whole_number
 from loopgrad.lazy.tensor.promotion import float_dtype, promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+_MOST_POWERS: Final = 1 << 16  # each is an operation of its own
 PUBLIC: Final = "gradient interp trapezoid unwrap vander"
 
 
@@ -212,7 +213,7 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
     """The matrix whose columns are the powers of a vector, from N - 1 down to 0 unless `increasing`: shape (len(x), N).
 
-    N is the vector's length unless given. Raises ShapeError for what isn't a vector.
+    N is the vector's length unless given. Raises ShapeError for what isn't a vector, and an N below 0 or above 65,536.
 
     >>> lg.vander(lg.asarray([2.0, 3.0]), 3)
     Tensor([[4., 2., 1.],
@@ -220,7 +221,10 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tens
     """
     t = vector_operand("vander", x, empty=True)
     t = cast(t, promote(t._value.dtype, int64))  # as NumPy, so that powers of small integers don't wrap
-    count = t._value.shape[0] if N is None else N
+    count = t._value.shape[0] if N is None else whole_number("vander", "an integer N", N)
+    if not 0 <= count <= _MOST_POWERS:
+        fix = "use x[:, None] ** lg.arange(N)"
+        raise ShapeError(explained("vander", f"from 0 to {_MOST_POWERS} columns", count, fix))
     columns = [ones_like(t)[:, None]]
     for _ in range(count - 1):
         columns.append(multiply(columns[-1], t[:, None]))

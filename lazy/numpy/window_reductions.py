@@ -12,7 +12,8 @@ ones `max` takes the first, to which the derivative goes, as in JAX.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
@@ -111,7 +112,7 @@ def reduce_window(
 
 def _numbers(name: str, given: Sequence[int] | None, rank: int) -> tuple[int, ...]:
     found = (1,) * rank if given is None else tuple(given)
-    if len(found) != rank or any(n < 1 for n in found):
+    if len(found) != rank or not all(isinstance(n, SupportsIndex) and index(n) >= 1 for n in found):
         expected = f"{name} of {rank} integers of at least 1, one for each axis"
         raise ValueError(explained("reduce_window", expected, repr(given), "pass 1 for axes that stay as they are"))
     return found
@@ -177,13 +178,15 @@ def _places(extent: int, reach: int, step: int) -> int:
 def _along(value: Value, axis: int, size: int, apart: int, step: int, together: Callable[..., Value]) -> Value:
     """Windows of `size` elements along an axis, each `apart` from the next, one every `step` elements."""
     places = _places(value.shape[axis], (size - 1) * apart + 1, step)
+    if not places:
+        return _part(value, axis, 0, 0, step)
     if size <= max(_FEW, step):
         parts = [_part(value, axis, k * apart, places, step) for k in range(size)]
         while len(parts) > 1:  # pairs of neighbours: what is on the left stays there
             pairs = [together(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = [*pairs, *([parts[-1]] if len(parts) % 2 else [])]
         return parts[0]
-    count = (places - 1) * step + 1 if places else 0  # places of a window with stride 1 that are needed
+    count = (places - 1) * step + 1  # places of a window with stride 1 that are needed
     doubled, length, found, done = value, 1, None, 0
     while True:
         if size & length:

@@ -154,6 +154,18 @@ def test_values_of_a_lower_kind_become_elements():
         lg.zeros(3, dtype="int64").at[0].set(lg.asarray(0.5))
 
 
+def test_integers_become_elements_of_masks():
+    """True where they aren't 0, as in NumPy; floats don't, and nothing is added."""
+    mask, expected = lg.asarray([True, False, True, False]), np.array([True, False, True, False])
+    for x in (mask, expected):
+        x[0], x[1] = 0, 5
+        x[2:] = np.array([0, 256])
+    np.testing.assert_array_equal(mask, expected)
+    for kind, value in (("set", 0.5), ("add", 1)):
+        with pytest.raises(lg.DTypeError, match="fit bool"):
+            getattr(mask.at[0], kind)(value)
+
+
 @pytest.mark.parametrize("places", [[0, 0, 3, 4, 0, 3], [[1, 1], [1, -1], [2, 9]], 2])
 def test_complex_elements_are_multiplied_at_positions_that_are_data(places: Any) -> None:
     """Repeated positions multiply, others behind the end are dropped; the derivatives are those of differences."""

@@ -171,6 +171,21 @@ def test_round(device: str, decimals: int) -> None:
     check(lg.round(lg.asarray(z), decimals), np.round(z, decimals))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_rounding_to_more_places_than_a_number_has(device: str, dtype: str) -> None:
+    """NumPy's are NaN; Python's round is the oracle, of float64 to all places, of others to those that they have."""
+    x = np.array([1.5, -2.25, 3e-6, 6e4, 0.0, -0.0, np.inf, -np.inf], dtype)
+    for decimals in (20, 309, 400, 2**70):
+        check(lg.round(lg.asarray(x), decimals), x)
+        check(lg.round(lg.asarray(x), -decimals), np.where(np.isinf(x), x, np.copysign(x.dtype.type(0), x)))
+    check(lg.round(lg.asarray(np.array([-(2**63), 7])), -400), np.zeros(2, np.int64))
+    if dtype == "float64":
+        sizes = np.array([1e300, -1.25e-310, 5e-324])
+        for decimals in (8, 10, 311, 322, 330):
+            expected = np.array([round(float(v), decimals) for v in sizes])
+            np.testing.assert_allclose(np.asarray(lg.round(lg.asarray(sizes), decimals)), expected, rtol=1e-15)
+
+
 @pytest.mark.parametrize("source", ["int32", "uint8", "float32", "float64", "bool"])
 @pytest.mark.parametrize("target", ["int8", "int64", "uint16", "float32", "float64", "bool"])
 def test_astype(device: str, source: str, target: str) -> None:

@@ -70,6 +70,7 @@ def test_running_backwards_and_extrema(device: str) -> None:
 def test_diff_and_logsumexp(device: str) -> None:
     both("diff", CUBE)
     both("diff", CUBE, n=2, axis=1)
+    assert lg.diff(lg.asarray(CUBE), n=2**62, axis=1).shape == (CUBE.shape[0], 0, CUBE.shape[2])
     check(lg.logsumexp(lg.asarray([1000.0, 1000.0])), np.float64(1000 + np.log(2)))
     check(lg.logsumexp(lg.asarray(CUBE), axis=1, keepdims=True), np.log(np.exp(CUBE).sum(1, keepdims=True)))
 

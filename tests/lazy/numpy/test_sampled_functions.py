@@ -58,6 +58,9 @@ def test_polynomials(device: str) -> None:
     both("vander", SIGNAL)
     both("vander", np.arange(4), increasing=True)
     check(lg.vander(SIGNAL, 3), np.vander(SIGNAL, 3))
+    for columns in (-1, 2**31):
+        with pytest.raises(lg.ShapeError, match="columns"):
+            lg.vander(SIGNAL, columns)
 
 
 def test_grids(device: str) -> None:

@@ -141,11 +141,17 @@ def test_general_products(device: str) -> None:
     assert found.shape == (2, 6, 5, 6)
 
 
+def test_windows_longer_than_an_axis_have_no_place() -> None:
+    for size in (4, 40, 2**62):  # as JAX's
+        assert lg.reduce_window(lg.ones((3, 4)), 0.0, lg.add, (size, 1)).shape == (0, 4)
+
+
 def test_refusals() -> None:
     x = lg.ones((3, 4))
     for error, call in (
         (ValueError, lambda: lg.reduce_window(x, 0.0, lg.add, (2,))),
         (ValueError, lambda: lg.reduce_window(x, 0.0, lg.add, (2, 0))),
+        (ValueError, lambda: lg.reduce_window(x, 0.0, lg.add, (2, 1.5))),
         (ValueError, lambda: lg.reduce_window(x, 0.0, lg.add, (2, 2), padding="odd")),
         (ValueError, lambda: lg.reduce_window(x, 0.0, lg.add, (2, 2), padding=((0, 1), (-1, 0)))),
         (lg.ShapeError, lambda: lg.reduce_window(x, [0.0, 0.0], lg.add, (2, 2))),
