@@ -3,7 +3,7 @@ support kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from loopgrad.codegen.program import (
@@ -57,6 +57,7 @@ class _Supported:
         self.loops = any(isinstance(step, ForStep | WhileStep) for step in all_steps(program.steps))
         self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
+        self.products: dict[tuple[Hashable, ...], int] = {}  # what a product's kernel is made of -> its launch
 
     def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         return tuple([self.step(step) for step in steps])
@@ -97,6 +98,16 @@ class _Supported:
         return self.launch(self.support.add(copy_kernel(width)), size // width)
 
     def product(self, step: MatmulStep) -> int:
+        """The launch of its kernel, which is made once for products that differ in their arrays alone."""
+        alike = replace(step, left=0, right=0, out=0, by=None, epilogue=None)
+        types = [self.slots[slot].type for slot in (step.left, step.right, step.out)]
+        after = None if step.epilogue is None else (step.epilogue.kernel, step.epilogue.slots.index(step.out))
+        key = (alike, *types, after)
+        if key not in self.products:
+            self.products[key] = self.new_product(step)
+        return self.products[key]
+
+    def new_product(self, step: MatmulStep) -> int:
         factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
         geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
         product = in_rectangles(step, sum_dtype(factors), geometry.group, geometry.memory)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue
 from loopgrad.codegen.options import Options
-from loopgrad.codegen.program import ArraySlot, LaunchStep, Program
+from loopgrad.codegen.program import ArraySlot, LaunchStep, MatmulStep, Program
+from loopgrad.codegen.targets.gpu.support import steps
+from loopgrad.codegen.targets.gpu.support.support_kernels import matmul_kernel
 from loopgrad.codegen.targets.spirv.target import compile_program
 from loopgrad.graph.nodes import Location
-from loopgrad.graph.types import TensorType, bool_, float32, int64
+from loopgrad.graph.types import DType, TensorType, bool_, float32, int64
 
 
 def scaled(name: str, factor: float, line: int = 0) -> Kernel:
@@ -40,6 +42,23 @@ def modules(*kernels: Kernel) -> list[int]:
 
 def test_kernels_that_say_the_same_share_their_code() -> None:
     assert modules(scaled("k0", 2.0), scaled("k1", 3.0), scaled("k2", 2.0)) == [0, 1, 0]
+
+
+def test_products_that_differ_in_their_arrays_alone_are_made_once(monkeypatch) -> None:
+    made = []
+
+    def counted(step: MatmulStep, factors: DType, result: DType) -> Kernel:
+        made.append(step)
+        return matmul_kernel(step, factors, result)
+
+    monkeypatch.setattr(steps, "matmul_kernel", counted)
+    slots = (ArraySlot(TensorType((4, 4), float32), "input"), *[ArraySlot(TensorType((4, 4), float32), "temp")] * 4)
+    shape = (1, 4, 4, 4)
+    products = [MatmulStep(k, 0, k + 1, *shape, transpose_right=k == 2) for k in range(3)]
+    program = Program(slots, (0,), (4,), (), (*products, MatmulStep(3, 3, 4, *shape)))
+    record = compile_program(program, Options()).program
+    assert made == products[::2]
+    assert [step.by for step in record.steps] == [0, 0, 1, 0]
 
 
 def test_a_kernel_whose_failures_name_a_line_keeps_its_own_code() -> None:
