@@ -40,7 +40,7 @@ class ImageBuilder(Protocol):
         ...
 
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
-        """A row per kernel in the order of `add`, the code, and its texts by stage."""
+        """A row per kernel in the order of `add`, the code, and its texts by stage, written when they are read."""
         ...
 
 
@@ -97,6 +97,6 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
         arena=arena(done.program, interfaces),
         routines=(*dict.fromkeys(met), *done.routines),
     )
-    stages = {stage: partial(str, text) for stage, text in texts.items()}
+    stages = {stage: partial(texts.__getitem__, stage) for stage in texts}
     written = StageTexts({"kernel": lambda: "\n\n".join(map(print_kernel, program.kernels)), **stages})
     return Artifact(record, done.program.constants, code, written)

@@ -84,6 +84,8 @@ class Words:
         self.constants: dict[int, float | int] = {}  # id -> value
         self.zeros: set[int] = set()  # among the constants: 0.0, not -0.0
         self._made: dict[Hashable, int] = {}
+        self._types: dict[str, int] = {}
+        self._constants: dict[tuple[str, float | int], Val] = {}  # by type and value
         self._glsl: int | None = None
 
     def fresh(self) -> int:
@@ -106,6 +108,12 @@ class Words:
         return known
 
     def type(self, name: str) -> int:
+        known = self._types.get(name)
+        if known is None:
+            known = self._types[name] = self._new_type(name)
+        return known
+
+    def _new_type(self, name: str) -> int:
         if name in WIDTH_CAPABILITY:
             self.capabilities[WIDTH_CAPABILITY[name]] = None
         if name == "void":
@@ -143,6 +151,14 @@ class Words:
         return self._global(("pair", type), "TypeStruct", self.type(type), self.type(type))
 
     def const(self, type: str, value: float | int | bool) -> Val:
+        if not value and type[0] == "f":  # 0.0 and -0.0 are equal
+            return self._new_constant(type, value)
+        known = self._constants.get((type, value))
+        if known is None:
+            known = self._constants[type, value] = self._new_constant(type, value)
+        return known
+
+    def _new_constant(self, type: str, value: float | int | bool) -> Val:
         kind = self.type(type)
         if type == "bool":
             return Val(self._global(("const", bool(value)), f"Constant{bool(value)}", typed=kind), type)
@@ -175,20 +191,23 @@ class Words:
     # instructions
 
     def put(self, name: str, *words: int) -> None:
-        self.code += self.encode(name, *words)
+        self.code += ((1 + len(words)) << 16 | OP[name], *words)
 
     def raw(self, name: str, type: int, *words: int) -> int:
-        number = self.fresh()
-        self.code += self.encode(name, type, number, *words)
+        number = self.bound
+        self.bound = number + 1
+        self.code += ((3 + len(words)) << 16 | OP[name], type, number, *words)
         return number
 
     def inst(self, name: str, type: str, *operands: Val) -> Val:
-        return Val(self.raw(name, self.type(type), *[v.id for v in operands]), type)
+        known = self._types.get(type)
+        number = self.raw(name, self.type(type) if known is None else known, *[v[0] for v in operands])
+        return Val(number, type)
 
     def exact(self, name: str, type: str, *operands: Val) -> Val:
         """A float instruction that may not be fused with another."""
         result = self.inst(name, type, *operands)
-        self.decorations += self.encode("Decorate", result.id, 42)
+        self.decorations += (3 << 16 | OP["Decorate"], result.id, 42)
         return result
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:

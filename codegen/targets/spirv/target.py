@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from loopgrad.codegen.artifact import Artifact
+from loopgrad.codegen.artifact import Artifact, StageTexts
 from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
@@ -51,9 +51,11 @@ class SpirvImage:
         self._size += len(code)
 
     def finish(self) -> tuple[list[Module], bytes, Mapping[str, str]]:
+        return self._modules, b"".join(self._codes), StageTexts({"spirv": self._text})
+
+    def _text(self) -> str:
         pairs = zip(self._modules, self._codes, strict=True)
-        text = "\n\n".join([f"; {module.name}\n{listing(code)}" for module, code in pairs])
-        return self._modules, b"".join(self._codes), {"spirv": text}
+        return "\n\n".join([f"; {module.name}\n{listing(code)}" for module, code in pairs])
 
 
 def compile_program(

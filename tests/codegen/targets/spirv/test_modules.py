@@ -9,7 +9,9 @@ from loopgrad.codegen.kernel.nodes import Block, KValue
 from loopgrad.codegen.options import DEFAULT_OPTIONS, Options
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.targets.gpu.support.support_kernels import tree_widths
+from loopgrad.codegen.targets.spirv import target
 from loopgrad.codegen.targets.spirv.assembler import REASONED_ABOUT
+from loopgrad.codegen.targets.spirv.assembly import Words
 from loopgrad.codegen.targets.spirv.features import CAPABILITIES, Features
 from loopgrad.codegen.targets.spirv.listing import listing
 from loopgrad.codegen.targets.spirv.target import compile_program
@@ -173,6 +175,26 @@ def test_the_listing_names_opcodes():
     assert lines[-1] == "OpFunctionEnd"
     assert any(line.startswith("OpFMul ") for line in lines)
     assert np.all([line.startswith("Op") for line in lines])
+
+
+def test_the_listing_is_written_when_it_is_read(monkeypatch):
+    """It takes as long as half of the emission."""
+    read = []
+    monkeypatch.setattr(target, "listing", lambda code: read.append(code) or "shown")
+    artifact = compile_program(squares(float32), Options(), Features())
+    assert not read
+    assert "shown" in artifact.texts["spirv"]
+    assert b"".join(read) == artifact.code
+
+
+def test_constants_are_made_once_and_zeros_keep_their_sign():
+    words = Words()
+    assert words.const("f32", 0.0) == words.const("f32", 0.0)
+    assert words.const("f32", 0.0) != words.const("f32", -0.0)
+    assert words.const("i32", 0) == words.const("i32", -0)
+    assert words.const("f32", 1.0) != words.const("f64", 1.0)
+    assert words.const("i8", -1) == words.const("i8", 255)
+    assert words.const("f64", float("nan")) == words.const("f64", float("nan"))
 
 
 @pytest.mark.parametrize("features", [Features(), POOREST], ids=["good", "poor"])
