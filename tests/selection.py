@@ -11,15 +11,15 @@ parameters or more, half of the combinations run, such that any two values still
 all. Tests of random programs that a parameter `seed` numbers run for the first of the seeds and for a sample of the
 others, LOOPGRAD_TEST_SEEDS of them. LOOPGRAD_TEST_SHARE is the share of all tests with parameters that run.
 
-Where LOOPGRAD_TEST_TURNS is 3, as `tests/run` has it, each commit runs a third of the cases of a test marked `in_turns`
-on each device, at least one, and the next commit the next third: three commits in a row run all. Vulkan, simulators and
-emulators, which take longest, run none in some commits where they have fewer than three. The mark is for tests whose
-cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of which a
-wrong one may be found two commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it isn't that of the
-commit. Without the variable all cases run.
+Where LOOPGRAD_TEST_TURNS is 4, as `tests/run` has it, each commit runs a quarter of the cases of a test marked
+`in_turns` on each device, at least one, and the next commit the next quarter: four commits in a row run all. Vulkan,
+simulators and emulators, which take longest, run none in some commits where they have fewer than four. The mark is for
+tests whose cases take seconds together: the same code with other data, sizes or dtypes, or long lists of functions, of
+which a wrong one may be found three commits late. LOOPGRAD_TEST_TURN is the number whose turn it is, where it
+isn't that of the commit. Without the variable all cases run.
 
 The `device` of a test compiles every program, however small. Where there are turns, each whole program runs as users'
-do in every sixth commit instead: directly, until it is worth compiling. LOOPGRAD_TEST_DIRECT=1 has all run so, 0 none.
+do once in six commits instead: directly, until it is worth compiling. LOOPGRAD_TEST_DIRECT=1 has all run so, 0 none.
 """
 
 from __future__ import annotations

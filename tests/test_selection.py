@@ -67,15 +67,15 @@ def test_without_parameters_one_gpu_is_left():
     assert left in ({"interpreter", "cpu", "vulkan:0"}, {"interpreter", "cpu", "simulator:1"})
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 24])
-def test_three_commits_in_a_row_run_all_cases_on_each_device(count, monkeypatch):
-    monkeypatch.setattr(selection, "_TURNS", 3)
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 24])
+def test_four_commits_in_a_row_run_all_cases_on_each_device(count, monkeypatch):
+    monkeypatch.setattr(selection, "_TURNS", 4)
     items = cases("tests/a.py::test_long", {"a": range(count)}, ("cpu", "vulkan:0"))
     met, on_vulkan = set(), []
-    for commit in range(100, 103):
+    for commit in range(100, 104):
         monkeypatch.setenv(selection.TURN_VARIABLE, str(commit))
         run = {*items} - selection._whose_turn_it_is_not(items)
-        assert sum(item.device == "cpu" for item in run) == -(-count // 3)
+        assert sum(item.device == "cpu" for item in run) == -(-count // 4)
         on_vulkan += [item for item in run if item.device != "cpu"]
         met |= run
     assert met == {*items}
@@ -83,7 +83,7 @@ def test_three_commits_in_a_row_run_all_cases_on_each_device(count, monkeypatch)
 
 
 def test_only_marked_tests_take_turns(monkeypatch):
-    monkeypatch.setattr(selection, "_TURNS", 3)
+    monkeypatch.setattr(selection, "_TURNS", 4)
     items = cases("tests/a.py::test_short", {"a": range(9)}, ("cpu",))
     assert selection.left_out(items, ["cpu"]) == set()
     monkeypatch.setattr(Case, "marks", ("in_turns",))
