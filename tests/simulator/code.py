@@ -1,7 +1,7 @@
 """Kernels for GPUs as machine code of this computer: the host's flavour of LLVM IR.
 
 Each kernel gets a function `kN.run` that calls it for workgroups 0 .. groups-1 and, in each, for invocations
-first .. end-1. A kernel with barriers is called by one thread per invocation, which meet after each workgroup.
+first .. end-1. A kernel with barriers is called by one coroutine per invocation, which meet after each workgroup.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from loopgrad.codegen.targets.llvm_gpu.assembler import WORDS, LlvmAssembler
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour
 from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.codegen.targets.llvm_modules import parsed
+from tests.simulator.coroutines import DECLARATIONS, WAIT
 from tests.simulator.matrix_units import HostUnits
 from tests.simulator.warpgroup_units import HostWarpgroupUnits
 
 GROUP = 32
 UPDATE_GROUP = 4
-WAIT = "call i32 @pthread_barrier_wait(ptr %barrier)"
 
 
 def flavour() -> Flavour:
@@ -51,7 +51,7 @@ def flavour() -> Flavour:
         warpgroup_memory=227 << 10,
         waits=True,
         attributes="nounwind",
-        declarations="declare i32 @pthread_barrier_wait(ptr)",
+        declarations=DECLARATIONS,
         arguments=", i32 %group_id, i32 %local_id, ptr %shared, ptr %barrier",
     )
 

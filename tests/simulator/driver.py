@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from loopgrad.codegen.program import NO_LIBRARIES
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Push, RoutineTask, Shared, Words
 from loopgrad.runtime.gpu.memory import Allocation, Bytes, Heap, piece
+from tests.simulator import coroutines
 from tests.simulator.code import UPDATE_GROUP, update_code
 
 GROUPS = 8
@@ -28,7 +27,6 @@ CAPACITY = 1 << 32
 SHARED_BYTES = 235 << 10  # and what matrix units of the simulator exchange beside it
 PATTERN = 0xA5
 REFILLED = 1 << 16
-BARRIER_BYTES = 64  # sizeof(pthread_barrier_t), with room to spare
 
 
 class Chunk:
@@ -55,9 +53,10 @@ class HostWords:
 
 class Pipeline:
     def __init__(self, code: Code, entry: str, group: int) -> None:
-        self.code, self.group = code, group
+        self.code, self.group, self.address = code, group, code.address(f"{entry}.run")
+        self.backwards = False  # in which order invocations run that wait for each other
         words, numbers, places = [ctypes.c_int64] * 6, [ctypes.c_int32] * 3, [ctypes.c_void_p] * 2
-        self.run = ctypes.CFUNCTYPE(None, *words, *numbers, *places)(code.address(f"{entry}.run"))
+        self.run = ctypes.CFUNCTYPE(None, *words, *numbers, *places)(self.address)
         self.waits = bool(ctypes.c_uint8.from_address(code.address(f"{entry}.waits")).value)
 
     def dispatch(self, groups: int, push: Push) -> None:
@@ -67,20 +66,8 @@ class Pipeline:
             self.run(*words, groups, 0, self.group, memory, None)
             return
         ctypes.memset(memory, PATTERN, SHARED_BYTES)
-        barrier = ctypes.create_string_buffer(BARRIER_BYTES)
-        libc = ctypes.CDLL(None)
-        libc.pthread_barrier_init(barrier, None, self.group)
-        members = [
-            threads(self.group).submit(self.run, *words, groups, i, i + 1, memory, barrier) for i in range(self.group)
-        ]
-        for member in members:
-            member.result()
-        libc.pthread_barrier_destroy(barrier)
-
-
-@cache
-def threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count)
+        coroutines.run(self.address, push, groups, self.group, ctypes.addressof(memory), self.backwards)
+        self.backwards = not self.backwards
 
 
 class Image:

@@ -62,7 +62,7 @@ def library() -> ctypes.CDLL:
         target = Path(folder, LIBRARY)
         source = Path(__file__).with_name("libcuda.c")
         options = ["-shared", "-fPIC", "-O1", f"-Wl,-soname,{LIBRARY}"]
-        subprocess.run(["cc", *options, "-o", target, source, "-ldl", "-lpthread"], check=True)
+        subprocess.run(["cc", *options, "-o", target, source, "-ldl"], check=True)
         loaded = ctypes.CDLL(str(target), mode=ctypes.RTLD_GLOBAL)
     loaded.sim_set.argtypes = [ctypes.c_char_p, ctypes.c_longlong]
     loaded.sim_count.restype = ctypes.c_longlong

@@ -4,11 +4,12 @@
    a context must be current, addresses must lie in memory that was taken. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 typedef int Status;
@@ -86,38 +87,65 @@ typedef struct { void *library; } Module;
 typedef struct {
     void (*run)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int32_t, int32_t, int32_t, void *, void *);
     int waits;
+    int backwards;   /* in which order invocations run that wait for each other: both in turn */
     unsigned asked;  /* bytes of a workgroup's memory, said at launches */
 } Function;
 typedef struct { Function *f; int64_t w[WORDS]; unsigned groups, group; } Launch;
-typedef struct { const Launch *launch; int first, end; void *shared, *barrier; } Member;
 
-static void *member(void *given) {
-    const Member *m = given;
-    const int64_t *w = m->launch->w;
-    m->launch->f->run(w[0], w[1], w[2], w[3], w[4], w[5], (int32_t)m->launch->groups, m->first, m->end, m->shared,
-                      m->barrier);
-    return NULL;
+/* A workgroup whose invocations wait for each other: each is a coroutine, which ends in the next one, the last one in
+   who launched them. A kernel's barrier is this, whose first word is the function that waits. */
+typedef struct Workgroup {
+    void (*wait)(struct Workgroup *);
+    const Launch *launch;
+    void *shared;
+    unsigned place;  /* of the one that runs */
+} Workgroup;
+
+enum { STACK = 1 << 20 };
+static ucontext_t contexts[MOST_GROUP + 1];
+static Workgroup *running;
+
+static void call(const Launch *launch, int first, int end, void *shared, void *barrier) {
+    const int64_t *w = launch->w;
+    launch->f->run(w[0], w[1], w[2], w[3], w[4], w[5], (int32_t)launch->groups, first, end, shared, barrier);
+}
+
+static void wait_for_others(Workgroup *group) {
+    unsigned mine = group->place;
+    group->place = (mine + 1) % group->launch->group;
+    swapcontext(&contexts[mine], &contexts[group->place]);
+}
+
+static void member(void) {
+    Workgroup *group = running;
+    const Launch *launch = group->launch;
+    unsigned place = group->place, id = launch->f->backwards ? launch->group - 1 - place : place;
+    call(launch, (int)id, (int)id + 1, group->shared, group);
+    group->place = place + 1;
 }
 
 static void run_kernel(const Launch *launch) {
     if (asleep) return;
     static uint64_t shared[SHARED / 8];
     if (!launch->f->waits) {
-        Member whole = {launch, 0, (int)launch->group, shared, NULL};
-        member(&whole);
+        call(launch, 0, (int)launch->group, shared, NULL);
         return;
     }
-    pthread_barrier_t barrier;
-    pthread_barrier_init(&barrier, NULL, launch->group);
-    pthread_t threads[MOST_GROUP];
-    Member members[MOST_GROUP];
+    static char *stacks;
+    int rights = PROT_READ | PROT_WRITE, private = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (!stacks) stacks = mmap(NULL, (size_t)MOST_GROUP * STACK, rights, private, -1, 0);
+    Workgroup group = {wait_for_others, launch, shared, 0};
+    running = &group;
     memset(shared, PATTERN, sizeof shared);
     for (unsigned i = 0; i < launch->group; i++) {
-        members[i] = (Member){launch, (int)i, (int)i + 1, shared, &barrier};
-        pthread_create(&threads[i], NULL, member, &members[i]);
+        getcontext(&contexts[i]);
+        contexts[i].uc_link = &contexts[i + 1];
+        contexts[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
+        contexts[i].uc_stack.ss_size = STACK;
+        makecontext(&contexts[i], member, 0);
     }
-    for (unsigned i = 0; i < launch->group; i++) pthread_join(threads[i], NULL);
-    pthread_barrier_destroy(&barrier);
+    swapcontext(&contexts[launch->group], &contexts[0]);
+    launch->f->backwards = !launch->f->backwards;
 }
 
 /* work: a queue, and graphs, which are lists of the same */
