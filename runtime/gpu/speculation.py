@@ -22,6 +22,7 @@ from loopgrad.runtime.gpu.driver import Commands, Driver, Shared, Words
 FIRST: Final = 8  # passes of a loop that nobody knows
 MOST: Final = 4096  # launches of one start
 FEW: Final = 64  # of one after an unexpected decision, if more than those that were made don't promise more
+LONGEST: Final = 256  # launches of a stretch: what is written out may have thousands
 START_SECONDS: Final = 0.25  # what one start should take at most, so that signals are seen in time
 REMEMBERED: Final = 4096  # loops and branches of one place in a program whose answers are kept
 
@@ -143,7 +144,7 @@ class SpeculativeWork:
         turn: _Turn | None = None
         for item in reversed(items):
             decides = item.decides if isinstance(item, Launch) else None
-            if launches and (decides is not None or not isinstance(item, Launch)):
+            if launches and (decides is not None or not isinstance(item, Launch) or len(launches) == LONGEST):
                 following = _Stretch(launches[::-1], turn, following)
                 launches, turn = [], None
             if isinstance(item, Launch):

@@ -39,7 +39,7 @@ class StepRecorder(StepWalk):
 
     def __init__(self, work: Workspace, recorder: RegionRecorder, layout: StateLayout) -> None:
         self._work, self._recorder, self._layout = work, recorder, layout
-        self._trips = {} if work.driver.host_decides else written_out(work.program, work.loaded.integer)
+        self._trips = written_out(work.program, work.loaded.integer)
         self._depths = [0] * len(work.program.stacks)  # in loops that are written out
         self._inside = False  # one of them
         super().__init__(Launches(work, recorder))

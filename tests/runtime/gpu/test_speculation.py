@@ -143,6 +143,24 @@ def test_slow_launches_make_starts_short(starts, monkeypatch):
     assert count > 3
 
 
+def test_loops_that_are_written_out_start_in_parts_where_they_take_long(starts, monkeypatch):
+    """So that signals are seen."""
+    monkeypatch.setattr("loopgrad.runtime.gpu.speculation.LONGEST", 4)
+
+    def steps(x):
+        return lg.fori_loop(0, 40, lambda _, v: lg.sin(v) + 0.3 * lg.mean(v), x)
+
+    replay = captured(steps, X)
+    wanted = X
+    for _ in range(40):
+        wanted = np.sin(wanted) + 0.3 * np.mean(wanted)
+    for seconds in (1e9, 0.0):
+        monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", seconds)
+        value, count = replayed(replay, starts, X)
+        np.testing.assert_allclose(value, wanted, rtol=1e-12)
+        assert count == 1 if seconds else count > 10
+
+
 def converging(x, tolerance):
     def going(c):
         return lg.max(lg.abs(c[0] - c[1])) > tolerance

@@ -35,17 +35,19 @@ def regions(block):
     return [entry for entry in block if isinstance(entry, RecordedRegion)]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("trips", [2, 5])
-def test_no_loop_is_left(recordings, trips, reverse):
+@pytest.mark.parametrize(
+    ("gpu", "trips", "reverse"),
+    [(DEVICE, 2, False), (DEVICE, 5, False), (DEVICE, 5, True), ("simulator:0", 5, False), ("simulator:0", 2, True)],
+)
+def test_no_loop_is_left(recordings, gpu, trips, reverse):
     """Gradients pop in the second loop what the first one pushed; carries change places an odd number of times."""
     gradient = lg.value_and_grad(mixing(trips, reverse), argnums=(0, 1))
-    with lg.default_device(DEVICE):
+    with lg.default_device(gpu):
         replay = lg.compile(gradient).capture(*map(lg.asarray, arguments(trips, 0)))
     assert not regions(recordings[-1])
     assert len([entry for entry in recordings[-1] if isinstance(entry, RecordedLaunch)]) > 4 * trips
     for seed in (1, 2, 3):
-        with lg.default_device(DEVICE):
+        with lg.default_device(gpu):
             value, slopes = replay.replay(*map(lg.asarray, arguments(trips, seed)))
         with lg.default_device("interpreter"):
             wanted, wanted_slopes = gradient(*map(lg.asarray, arguments(trips, seed)))
