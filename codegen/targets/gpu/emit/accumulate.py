@@ -4,7 +4,8 @@
   `deterministic=False` was asked for, since their bits then differ from run to run.
 - CompareAndSwap (compare_and_swap): where the device has no such instruction.
 - ExactSum (exact_sum): sums of floats that don't round before they are done.
-- ScaledSum (scaled_sum): sums of floats in tables too large for that, in fixed point below the largest term.
+- WindowSum (window_sum), ScaledSum (scaled_sum): sums of floats in tables too large for that, in fixed point below the
+  largest term, of all elements where they allow that.
 - LastWriter: the last lane of a `set` is found by the maximum of lane numbers; values wait in memory.
 """
 
@@ -21,7 +22,7 @@ from loopgrad.codegen.targets.gpu.emit.compare_and_swap import CompareAndSwap, s
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import exact_sum
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import scaled_sum
+from loopgrad.codegen.targets.gpu.emit.window_sum import window_sum
 from loopgrad.graph.types import DType
 
 ATOMIC: Final = {"add": "AtomicIAdd", "and": "AtomicAnd", "or": "AtomicOr"}
@@ -94,7 +95,7 @@ def summed(kernel: Kernel, param: int) -> Accumulator | None:
     exact = exact_sum(kernel, param)
     if exact is not None and exact.bytes(kernel) <= EXACT_BYTES:
         return exact
-    return scaled_sum(kernel, param) or exact
+    return window_sum(kernel, param) or exact
 
 
 def atomic_name(kind: str, dtype: DType) -> str | None:

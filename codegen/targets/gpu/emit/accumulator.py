@@ -29,6 +29,10 @@ class Accumulator(ABC):
         """What lanes add to, in the code of one kernel, whose first instructions go before all lanes."""
         return self
 
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        """Of a launch that does nothing else: whether it has nothing to do, where that may be so."""
+        return None
+
     @abstractmethod
     def way(self, kernel: Kernel) -> str:
         """For people: how it is done."""

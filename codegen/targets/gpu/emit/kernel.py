@@ -14,6 +14,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.emit import arrays, control, elementwise, memory, stacks
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import (
     SIZE,
     Accumulation,
@@ -32,7 +33,7 @@ from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, em
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import HeldRange, LargestTerm
+from loopgrad.codegen.targets.gpu.emit.window_sum import HeldSample
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.held_rows import RegisterRows
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
@@ -301,11 +302,11 @@ def emit_lane(e: Emitter, lane: Val) -> None:
 def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     """The tiles of this workgroup."""
     b = e.b
-    tables = [held for held, _ in e.shared.accumulations.values() if isinstance(held, HeldTable | HeldRange)]
+    tables = [held for held, _ in e.shared.accumulations.values() if isinstance(held, HeldTable | HeldSample)]
     meets = tiles.sorted or tiles.partials or tables
     nothing = shared_idle(e) if meets else idle(e)
     for acc, block in e.shared.accumulations.values():
-        if isinstance(acc, LargestTerm) and (unneeded := acc.idle(e, block)) is not None:
+        if isinstance(acc, Accumulator) and (unneeded := acc.idle(e, block)) is not None:
             nothing = e.either(nothing, unneeded)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
@@ -322,7 +323,7 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
         stride(e, words, unit, nothing, lambda number: emit_tile(e, tiles, number, emit_block))
 
 
-def emit_with_tables(e: Emitter, tiles: Tiles, tables: Sequence[HeldTable | HeldRange], number: Val) -> None:
+def emit_with_tables(e: Emitter, tiles: Tiles, tables: Sequence[HeldTable | HeldSample], number: Val) -> None:
     """A tile whose lanes add to tables of the workgroup."""
     for table in tables:
         table.clear(e)

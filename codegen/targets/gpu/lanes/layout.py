@@ -22,7 +22,8 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, TermRange, only_terms, table_words
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, only_terms, table_words
+from loopgrad.codegen.targets.gpu.emit.window_sum import SampledTerms, WindowSum, sampled
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
@@ -218,8 +219,8 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
         positions.append(len(scratch))
         if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
-        elif isinstance(acc, ScaledSum):
-            scratch.append(8 * table_words(described.size))
+        elif isinstance(acc, ScaledSum | WindowSum):
+            scratch.append(8 * table_words(described.size, in_limbs(acc).limbs))
         elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
@@ -242,17 +243,8 @@ def around_accumulator(
         scratch.append(max(8 * words, 8))
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
-    if isinstance(acc, ScaledSum):
-        cleared = table_words(size, cleared=acc.lazy)
-        starts = [Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))]
-        if acc.ranged:
-            starts.append(terms_only(kernel, TermRange(acc.param), block, support))
-        starts.append(terms_only(kernel, LargestTerm(acc.param, acc), block, support))
-        finish = scaled_kernel(dtype, size, acc)
-        tiles = None if acc.lazy else streamed_tiles(finish, support.geometry)
-        shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
-        module = support.add(finish, shape)
-        return starts, [Dispatch(module, size, (block, target), tiles.count if tiles else 0)]
+    if isinstance(acc, ScaledSum | WindowSum):
+        return around_scaled(kernel, acc, block, target, support)
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -261,15 +253,40 @@ def around_accumulator(
     return [], []
 
 
-def terms_only(kernel: Kernel, acc: Accumulator, block: Array, support: Support) -> Dispatch:
-    """A launch of the kernel's lanes in which they only look at what they will add."""
-    terms, geometry = only_terms(kernel, acc.param), support.geometry
+def in_limbs(acc: ScaledSum | WindowSum) -> ScaledSum:
+    """Who lays out the limbs."""
+    return acc.repair if isinstance(acc, WindowSum) else acc
+
+
+def around_scaled(
+    kernel: Kernel, acc: ScaledSum | WindowSum, block: Array, target: Array, support: Support
+) -> tuple[list[Dispatch], list[Dispatch]]:
+    """As around_accumulator, for sums in fixed point."""
+    sums, described = in_limbs(acc), kernel.params[acc.param]
+    dtype, size, windowed = described.dtype, described.size, isinstance(acc, WindowSum)
+    terms = only_terms(kernel, acc.param)
+    cleared = table_words(size, 0 if sums.lazy and not windowed else sums.limbs)
+    fill = Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))
+    largest = of_terms(terms, LargestTerm(acc.param, sums), block, support)
+    finish = scaled_kernel(dtype, size, sums)
+    tiles = streamed_tiles(finish, support.geometry) if windowed else None
+    shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
+    rounding = Dispatch(support.add(finish, shape), size, (block, target), tiles.count if tiles else 0)
+    if not windowed:
+        return [fill, largest], [rounding]
+    sample = of_terms(sampled(terms), SampledTerms(acc.param), block, support)
+    return [fill, sample], [largest, of_terms(terms, sums, block, support), rounding]
+
+
+def of_terms(terms: Kernel, acc: Accumulator, block: Array, support: Support) -> Dispatch:
+    """A launch of lanes that only have terms, which this accumulator looks at or adds."""
+    geometry = support.geometry
     tiles = long_tiles(terms, geometry, FILLED)  # few: what is unneeded is soon over
     if tiles is None:
-        tiles = Tiles(geometry.group, 1, prod(kernel.domain))
-    params = [(PARAM, i) for i in range(len(kernel.params))]
+        tiles = Tiles(geometry.group, 1, prod(terms.domain))
+    params = [(PARAM, i) for i in range(len(terms.params))]
     module = support.add(terms, LaneMapping(group=geometry.group, tiles=tiles, accumulators=(acc,)))
-    return Dispatch(module, prod(kernel.domain), (*params, block), tiles.count)
+    return Dispatch(module, prod(terms.domain), (*params, block), tiles.count)
 
 
 def block_bytes(kernel: Kernel, tiles: Tiles | None, slots: list[int]) -> int:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from functools import partial, reduce
+from typing import Any, Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import MARKS, ScaledSum, distance, table_words
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import HEADER, MARKS, ScaledSum, table_words
+from loopgrad.codegen.targets.gpu.emit.window_sum import GUARD
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
@@ -103,44 +104,50 @@ def _each_limb(
 
 
 def scaled_kernel(dtype: DType, size: int, acc: ScaledSum) -> Kernel:
-    """param 1 [e] += what element e of a scaled sum stands for, whose block param 0 is. Elements without terms are left
-    alone."""
+    """param 1 [e] += what element e of a scaled sum stands for, whose block param 0 is, of a sum in a window where that
+    is repaired by it. Elements without terms are left alone."""
     lane, b = KValue(int64), _Ops()
-    (some, largest, marks, met) = _start_scaled(b, dtype, lane, size, acc)
-    if acc.lazy:  # most elements have none: little is read
+    found = _found_scaled(b, lane, acc)
+    if acc.lazy and not acc.repairs:  # most elements have none: little is read
         then = _Ops()
-        total = _round_scaled(then, dtype, (lane, largest, marks, met), size, acc.high_bits)
+        total = _round_scaled(then, dtype, found, _limbs(then, lane, size, acc), acc.bits)
         _add_to_table(then, dtype, total.dtype, lane, total, 1)
-        b.ops.append(KOp("if", (some,), (), {}, (Block((), then.ops), Block())))
+        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block())))
     else:
-        total = _round_scaled(b, dtype, (lane, largest, marks, met), size, acc.high_bits)
-        _add_to_table(b, dtype, total.dtype, lane, total, 1, some)
-    params = (BufferParam(int64, table_words(size), "read"), BufferParam(dtype, size, "write"))
+        limbs = _limbs(b, lane, size, acc)
+        total = _round_scaled(b, dtype, found, limbs, acc.bits)
+        _add_to_table(b, dtype, total.dtype, lane, total, 1, found.some(b, limbs))
+    params = (BufferParam(int64, table_words(size, acc.limbs), "read"), BufferParam(dtype, size, "write"))
     return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
 
 
-def _start_scaled(
-    b: _Ops, dtype: DType, lane: KValue, size: int, acc: ScaledSum
-) -> tuple[KValue, KValue, KValue, KValue]:
-    """Whether the element has terms, 1 + its largest exponent, marks, and whether its sums were cleared."""
+class _Scaled(NamedTuple):
+    """Of an element: 1 + its largest exponent and marks, 0 where it has no term of its own; of all, 1 + the exponent
+    with which a window begins, and whether that holds, which are None where there is no window."""
 
-    halves = b.one("load", int64, b.integer("add", b.integer("shr", lane, 1), 1), param=0)
-    word = half(b, halves, b.integer("and", lane, 1))
-    largest, marks = b.integer("and", word, (1 << MARKS) - 1), b.integer("shr", word, MARKS)
-    met = b.test("ne", largest, 0)
-    if not acc.ranged:
-        return b.test("ne", word, 0), largest, marks, met
-    range_words = b.one("load", int64, b.const(0, int64), param=0)
-    above, below = (half(b, range_words, b.const(number, int64)) for number in range(2))
-    limit = b.const(distance(acc.high_bits, dtype), int64)
-    narrow = b.one("le", bool_, b.integer("add", above, below), limit)
-    sums = b.integer("or", sum_word(b, lane, size, 0), sum_word(b, lane, size, 1))
-    return (
-        b.test("ne", b.one("select", int64, narrow, sums, word), 0),
-        b.one("select", int64, narrow, above, largest),
-        b.one("select", int64, narrow, b.const(0, int64), marks),
-        b.one("or", bool_, narrow, met),
-    )
+    word: KValue
+    top: KValue | None
+    windowed: KValue | None
+
+    def some(self, b: _Ops, limbs: Sequence[KValue] = ()) -> KValue:
+        """Whether it has terms."""
+        met = self.word
+        if self.windowed is not None:
+            met = b.one("select", int64, self.windowed, reduce(partial(b.integer, "or"), limbs), met)
+        return b.test("ne", met, 0)
+
+
+def _found_scaled(b: _Ops, lane: KValue, acc: ScaledSum) -> _Scaled:
+    def word(place: KValue) -> KValue:
+        halves = b.one("load", int64, b.integer("add", b.integer("shr", place, 1), HEADER), param=0)
+        return half(b, halves, b.integer("and", place, 1))
+
+    if not acc.repairs:
+        return _Scaled(word(lane), None, None)
+    header = b.one("load", int64, b.const(0, int64), param=0)
+    windowed = b.test("eq", half(b, header, b.const(1, int64)), 0)
+    top = b.integer("add", half(b, header, b.const(0, int64)), GUARD)
+    return _Scaled(word(b.one("select", int64, windowed, b.const(0, int64), lane)), top, windowed)
 
 
 def half(b: _Ops, word: KValue, number: KValue) -> KValue:
@@ -148,38 +155,79 @@ def half(b: _Ops, word: KValue, number: KValue) -> KValue:
     return b.integer("and", b.integer("shr", word, b.integer("mul", number, 32)), (1 << 32) - 1)
 
 
-def sum_word(b: _Ops, lane: KValue, size: int, number: int) -> KValue:
-    """The high sum of an element, or the low one."""
-    return b.one("load", int64, b.integer("add", lane, table_words(size, cleared=True) + number * size), param=0)
+def _limbs(b: _Ops, lane: KValue, size: int, acc: ScaledSum) -> list[KValue]:
+    first = table_words(size, 0)
+    return [b.one("load", int64, b.integer("add", lane, first + k * size), param=0) for k in range(acc.limbs)]
 
 
-def _round_scaled(
-    b: _Ops, dtype: DType, element: tuple[KValue, KValue, KValue, KValue], size: int, high_bits: int
-) -> KValue:
-    """high * 2**high_bits + low becomes a float and what its rounding lost, both without a sign, and then one."""
-    form, (lane, largest, marks, met) = float_format(dtype), element
+def _round_scaled(b: _Ops, dtype: DType, found: _Scaled, limbs: Sequence[KValue], bits: int) -> KValue:
+    """Limbs, each `bits` bits below the one before, as the float that is next to their sum."""
+    form = float_format(dtype)
     wide = float64 if form.type == "f64" else float32
-
-    def sums(number: int) -> KValue:
-        return b.one("select", int64, met, sum_word(b, lane, size, number), b.const(0, int64))
-
-    def carried(high: KValue, low: KValue) -> tuple[KValue, KValue]:
-        return b.integer("add", high, b.integer("shr", low, high_bits)), b.integer("and", low, (1 << high_bits) - 1)
-
-    high, low = sums(0), sums(1)
-    negative = b.test("lt", carried(high, low)[0], 0)
+    largest, marks = b.integer("and", found.word, (1 << MARKS) - 1), b.integer("shr", found.word, MARKS)
+    top = b.integer("add", largest, 1)
+    if found.top is not None and found.windowed is not None:
+        top = b.one("select", int64, found.windowed, found.top, top)
+        marks = b.one("select", int64, found.windowed, b.const(0, int64), marks)
+    else:  # limbs that nobody has cleared
+        met = b.test("ne", largest, 0)
+        limbs = [b.one("select", int64, met, limb, b.const(0, int64)) for limb in limbs]
+    negative = b.test("lt", _carried(b, limbs, bits)[0], 0)
     sign = b.one("select", int64, negative, b.const(-1, int64), b.const(1, int64))
-    high, low = carried(b.integer("mul", high, sign), b.integer("mul", low, sign))
-    total = b.one("cast", wide, high)
-    lost = b.one("cast", wide, b.integer("sub", high, b.one("cast", int64, total)))
-    low_total = b.one("mul", wide, b.one("cast", wide, low), b.const(2.0**-high_bits, wide))
-    total = b.one("add", wide, total, b.one("add", wide, lost, low_total))
-    place = b.integer("add", largest, form.mantissa - high_bits + form.lowest)
-    half = b.integer("shr", place, 1)
+    size, place = _leading(b, _carried(b, [b.integer("mul", limb, sign) for limb in limbs], bits), bits, wide)
+    place = b.integer("add", place, b.integer("add", top, form.mantissa - bits + form.lowest))
+    total, half = b.one("cast", wide, size), b.integer("shr", place, 1)
     for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
         total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
     return infinite(b, wide, total, marks, 1)
+
+
+def _carried(b: _Ops, limbs: Sequence[KValue], bits: int) -> list[KValue]:
+    """The same sum in limbs of which only the first has a sign or more bits."""
+    *above, below = limbs
+    found: list[KValue] = []
+    for limb in reversed(above):
+        found.insert(0, b.integer("and", below, (1 << bits) - 1))
+        below = b.integer("add", limb, b.integer("shr", below, bits))
+    return [below, *found]
+
+
+def _leading(b: _Ops, digits: Sequence[KValue], bits: int, wide: DType) -> tuple[KValue, KValue]:
+    """A number of at most 63 bits that rounds as the sum of these digits does, and how many bits above the first
+    digit's last one its last one is: zeros before, and bits that aren't zero behind it count as the last one."""
+    number, *lower = digits
+    place, below, rest = b.const(0, int64), b.const(0, int64), b.const(0, int64)
+    before: KValue | None = None  # whether a digit before had no room
+    for digit in lower:
+        fits, full = (b.test(test, number, 1 << (63 - bits)) for test in ("lt", "ge"))
+        more = b.integer("or", b.integer("shl", number, bits), digit)
+        left = digit if before is None else b.one("select", int64, before, b.const(0, int64), digit)
+        if before is not None:
+            rest = b.one("select", int64, before, digit, rest)
+        below = b.one("select", int64, fits, b.const(0, int64), b.integer("or", below, left))
+        number = b.one("select", int64, fits, more, number)
+        place = b.one("select", int64, fits, b.integer("sub", place, bits), place)
+        before = full
+    exponent = _exponent(b, b.one("cast", wide, number), wide)
+    up = b.integer("min", b.integer("max", b.integer("sub", b.const(61, int64), exponent), 0), bits)
+    down = b.integer("sub", b.const(bits, int64), up)
+    kept = b.integer("shr", below, down)
+    lost = b.integer("or", b.integer("sub", below, b.integer("shl", kept, down)), rest)
+    number = b.integer("or", b.integer("shl", number, up), kept)
+    number = b.integer("or", number, b.one("cast", int64, b.test("ne", lost, 0)))
+    return number, b.integer("sub", place, up)
+
+
+def _exponent(b: _Ops, x: KValue, wide: DType) -> KValue:
+    """Of a float that isn't negative: the power of two below it."""
+    form = float_format(wide)
+    same = int64 if wide is float64 else int32
+    cast = KOp("bitcast", (x,), (same,), {"dtype": same})
+    b.ops.append(cast)
+    (bits,) = cast.results
+    bits = bits if same is int64 else b.one("cast", int64, bits)
+    return b.integer("sub", b.integer("shr", bits, form.mantissa), form.exponents // 2 - 1)
 
 
 def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
