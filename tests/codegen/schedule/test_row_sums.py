@@ -69,6 +69,47 @@ def test_rows_of_another_table_are_read_there(always, dtype):
         np.testing.assert_array_equal(got, want)
 
 
+def messages(x, to, source):
+    """Rows of x are added where edges lead to, and rows of that, but for edges out of range, where they come from."""
+    sums = ops.scatter("add", ops.full(0.0, TensorType((6, 16), float32)), [to], ops.gather(x, source))
+    inside = ops.and_(ops.ge(to, 0), ops.lt(to, 6))
+    back = ops.gather(sums, to)
+    kept = ops.select(ops.broadcast(inside, back.type.shape, (0,)), back, ops.full(0.0, back.type))
+    return sums, ops.scatter("add", ops.full(0.0, x.type), [source], kept)
+
+
+EDGES = [TensorType((7, 16), float32), TensorType((30,), int64), TensorType((30,), int64)]
+
+
+def test_rows_that_are_left_out_have_no_number(always):
+    """The gradient of messages: rows that a scatter dropped have the derivative zero, and aren't made."""
+    graph, _ = trace(lambda *given: list(messages(*given)), EDGES)
+    found = rewrite_row_sums(graph, Options())
+    first, second = [node for node in found.nodes if node.op == "segment_sum"]
+    assert second.operands[0] is first.results[0]
+    arrays = [RNG.integers(-9, 9, (7, 16)).astype(np.float32), RNG.integers(-2, 8, 30), RNG.integers(-1, 8, 30)]
+    for got, want in zip(interpret(found, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_what_is_known_before_is_sorted_together(always):
+    """As one array, and equal indices once; not what depends on one of the sums."""
+
+    def function(x, to, source):
+        sums, back = messages(x, to, source)
+        again = ops.scatter("add", ops.full(0.0, TensorType((6, 16), float32)), [to], ops.gather(back, source))
+        places = ops.cast(ops.reshape(ops.gather(sums, to), (480,)), int64)
+        late = ops.slice(places, (0,), (30,), (1,))
+        return [back, again, ops.scatter("add", ops.full(0.0, x.type), [late], ops.gather(sums, to))]
+
+    graph, _ = trace(function, EDGES)
+    found = rewrite_row_sums(graph, Options())
+    assert [node.operands[0].shape for node in found.nodes if node.op == "argsort"] == [(2, 30), (1, 30)]
+    arrays = [RNG.integers(-9, 9, (7, 16)).astype(np.float32), RNG.integers(-2, 8, 30), RNG.integers(-1, 8, 30)]
+    for got, want in zip(interpret(found, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_what_isnt_worth_a_sort():
     many, few = RNG.integers(0, 9, 1 << 16), RNG.integers(0, 9, 100)
     assert names(rewrite_row_sums(added((30000, 64), [many], (1 << 16, 64)), Options())) == ["argsort", "segment_sum"]
