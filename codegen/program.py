@@ -34,11 +34,13 @@ class ArraySlot:
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """What an accumulate parameter starts from: a slot's elements, or one value everywhere."""
+    """What an accumulate parameter starts from: a slot's elements, or one value everywhere. `included`: kernels of the
+    launch itself see to it."""
 
     source: int | None
     value: float | int | bool = 0
     by: int | None = None
+    included: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class LaunchStep:
 
     @property
     def to_apply(self) -> tuple[tuple[int, Initial], ...]:
-        """The initials that are work: a slot that starts as itself is as it should be."""
-        return tuple([(i, start) for i, start in self.initials if start.source != self.slots[i]])
+        """The initials that are work of their own: a slot that starts as itself is as it should be."""
+        found = [(i, start) for i, start in self.initials if start.source != self.slots[i]]
+        return tuple([(i, start) for i, start in found if not start.included])
 
 
 @dataclass(frozen=True, slots=True)

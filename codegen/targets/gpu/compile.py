@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMappi
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
+from loopgrad.codegen.targets.gpu.lanes.started import starts, with_starts
 from loopgrad.codegen.targets.gpu.lanes.windows import written_out
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
@@ -75,13 +76,14 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     met: list[RoutineRow] = []
-    for kernel in program.kernels:
-        shape = plan(kernel, options, image.geometry)
+    shapes = [plan(kernel, options, image.geometry) for kernel in program.kernels]
+    started = starts(program, shapes)
+    for kernel, shape, start in zip(program.kernels, shapes, started, strict=True):
         number = kernels.own(kernel, options.fast_math, shape)
-        interfaces.append(interface(kernel, number, shape, kernels))
+        interfaces.append(interface(kernel, number, shape, kernels, start))
         found += notes(kernel, shape)
         met += ways(kernel, shape)
-    done = supported(program, kernels)
+    done = supported(with_starts(program, started), kernels)
     modules, code, texts = image.finish()
     record = ProgramRecord(
         slots=done.program.slots,

@@ -30,7 +30,7 @@ from loopgrad.graph.types import DType
 
 NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
 MARKS: Final = 16  # where they begin
-SPARSE: Final = 16  # a table of so many elements a term is cleared where terms are
+SPARSE: Final = 8  # a table of so many elements a term is cleared where terms are
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 LIMBS: Final = 2  # below an element's largest term
 HEADER: Final = 1  # words before the exponents: window_sum's

@@ -20,6 +20,13 @@ def shared_params(kernel: Kernel) -> dict[int, set[str]]:
     return found
 
 
+def shares_all(kernel: Kernel, param: int) -> bool:
+    """Whether any lane may write any of its elements that is written."""
+    return not any(
+        op.opcode == "accumulate" and op.attrs["param"] == param and op.attrs["exclusive"] for op in walk(kernel.body)
+    )
+
+
 def straight(kernel: Kernel) -> bool:
     """Whether a lane is a plain list of operations, without stacks."""
     return not any(op.blocks or op.opcode in ("push", "pop") for op in kernel.body.ops)

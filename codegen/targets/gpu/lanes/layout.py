@@ -9,9 +9,10 @@ lanes that multiply into 1,000 elements take 427 times as long on an H200 in one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
+from types import MappingProxyType
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, RunningTotal, walk
@@ -67,6 +68,7 @@ FILLED: Final = 2  # as many tiles fill a device with lanes that take few regist
 FEW_LANES: Final = 8  # that one invocation runs in order, without anything around it
 LARGE_SUMS: Final = 1 << 28  # bytes of exact sums that are announced
 FEW_COPIES: Final = 64  # fewer invocations than this for more lanes are announced
+NOTHING: Final[Mapping[int, float]] = MappingProxyType({})
 
 AddModule = Callable[[Kernel], int]
 Array = tuple[str, int]
@@ -121,8 +123,10 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
     return LaneMapping(copies, tuple(sorted(shared)) if copies > 1 else ())
 
 
-def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support) -> KernelInterface:
-    """What surrounds the kernel's own module."""
+def interface(
+    kernel: Kernel, module: int, shared: LaneMapping, support: Support, starts: Mapping[int, float] = NOTHING
+) -> KernelInterface:
+    """What surrounds the kernel's own module. `starts`: numbers with which kernels behind it start parameters."""
     lanes, tiles, add = prod(kernel.domain), shared.tiles, support.add
     blocks = batches(kernel, tiles)
     scratch: list[int] = [block_bytes(kernel, tiles, slots) for slots in blocks]
@@ -143,7 +147,7 @@ def interface(kernel: Kernel, module: int, shared: LaneMapping, support: Support
         scratch.append(state_words(kernel) * WORD * shared.resumable)
         before.append(Dispatch(add(fill_kernel(int64, 0)), DEPTHS * shared.resumable, ((SCRATCH, state),)))
     for acc, position in zip(shared.accumulators, positions, strict=True):
-        first, last = around_accumulator(kernel, acc, position, scratch, support)
+        first, last = around_accumulator(kernel, acc, position, scratch, support, starts.get(acc.param))
         before += first
         after += last
     if shared.running is not None and shared.running.spans > 1:
@@ -228,15 +232,16 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
 
 
 def around_accumulator(
-    kernel: Kernel, acc: Accumulator, position: int, scratch: list[int], support: Support
+    kernel: Kernel, acc: Accumulator, position: int, scratch: list[int], support: Support, start: float | None
 ) -> tuple[list[Dispatch], list[Dispatch]]:
-    """What comes before and after the kernel, for a parameter that several lanes write in any order."""
+    """What comes before and after the kernel, for a parameter that several lanes write in any order, and whose elements
+    start with what they are, or all with a number."""
     dtype, size = kernel.params[acc.param].dtype, kernel.params[acc.param].size
     block, target = (SCRATCH, position), (PARAM, acc.param)
     if isinstance(acc, ExactSum):
         words = size * exact_format(dtype).words
         fill = Dispatch(support.add(fill_kernel(int64, 0)), words * acc.copies, (block,))
-        rounding = support.add(round_kernel(dtype, size))
+        rounding = support.add(round_kernel(dtype, size, start))
         if acc.copies == 1:
             return [fill], [Dispatch(rounding, size, (block, target))]
         sums = (SCRATCH, len(scratch))
@@ -244,7 +249,7 @@ def around_accumulator(
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
     if isinstance(acc, ScaledSum | WindowSum):
-        return around_scaled(kernel, acc, block, target, support)
+        return around_scaled(kernel, acc, block, target, support, start)
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -259,7 +264,7 @@ def in_limbs(acc: ScaledSum | WindowSum) -> ScaledSum:
 
 
 def around_scaled(
-    kernel: Kernel, acc: ScaledSum | WindowSum, block: Array, target: Array, support: Support
+    kernel: Kernel, acc: ScaledSum | WindowSum, block: Array, target: Array, support: Support, start: float | None
 ) -> tuple[list[Dispatch], list[Dispatch]]:
     """As around_accumulator, for sums in fixed point."""
     sums, described = in_limbs(acc), kernel.params[acc.param]
@@ -268,7 +273,7 @@ def around_scaled(
     cleared = table_words(size, 0 if sums.lazy and not windowed else sums.limbs)
     fill = Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))
     largest = of_terms(terms, LargestTerm(acc.param, sums), block, support)
-    finish = scaled_kernel(dtype, size, sums)
+    finish = scaled_kernel(dtype, size, sums, start)
     tiles = streamed_tiles(finish, support.geometry) if windowed else None
     shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
     rounding = Dispatch(support.add(finish, shape), size, (block, target), tiles.count if tiles else 0)

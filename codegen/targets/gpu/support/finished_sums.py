@@ -38,6 +38,10 @@ class _Ops:
     def integer(self, opcode: str, x: KValue, y: KValue | int) -> KValue:
         return self.one(opcode, int64, x, self.const(y, int64) if isinstance(y, int) else y)
 
+    def store(self, index: KValue, value: KValue) -> None:
+        """Into param 1."""
+        self.ops.append(KOp("store", (index, value), (), {"param": 1}))
+
     def test(self, opcode: str, x: KValue, y: int) -> KValue:
         return self.one(opcode, bool_, x, self.const(y, x.dtype))
 
@@ -52,9 +56,9 @@ class _Ops:
         return made.results
 
 
-def round_kernel(dtype: DType, size: int) -> Kernel:
-    """param 1 [e] += what the words of element e in param 0 stand for. A first pass over the limbs finds the sign,
-    a second adds their digits up, the smallest first, so that little is lost."""
+def round_kernel(dtype: DType, size: int, start: float | None = None) -> Kernel:
+    """param 1 [e] += what the words of element e in param 0 stand for; or `start`, and that. A first pass over the limbs
+    finds the sign, a second adds their digits up, the smallest first, so that little is lost."""
     form = exact_format(dtype)
     wide = float64 if form.float.type == "f64" else float32
     lane, b = KValue(int64), _Ops()
@@ -81,7 +85,7 @@ def round_kernel(dtype: DType, size: int) -> Kernel:
     total = b.one("add", wide, total, worth(b, above, b.const(form.limbs, int64)))
     total = b.one("select", wide, negative, b.one("neg", wide, total), total)
     total = infinite(b, wide, total, _limb(size, lane, b, b.const(form.limbs, int64)), SPECIALS)
-    _add_to_table(b, dtype, wide, lane, total, 1)
+    _add_to_table(b, dtype, lane, total, start)
     params = (BufferParam(int64, size * form.words, "read"), BufferParam(dtype, size, "write"))
     return Kernel("round", (size,), params, Block((lane,), b.ops))
 
@@ -103,20 +107,23 @@ def _each_limb(
     return carries
 
 
-def scaled_kernel(dtype: DType, size: int, acc: ScaledSum) -> Kernel:
+def scaled_kernel(dtype: DType, size: int, acc: ScaledSum, start: float | None = None) -> Kernel:
     """param 1 [e] += what element e of a scaled sum stands for, whose block param 0 is, of a sum in a window where that
-    is repaired by it. Elements without terms are left alone."""
+    is repaired by it; or `start`, and that. Elements without terms are left alone."""
     lane, b = KValue(int64), _Ops()
     found = _found_scaled(b, lane, acc)
     if acc.lazy and not acc.repairs:  # most elements have none: little is read
         then = _Ops()
         total = _round_scaled(then, dtype, found, _limbs(then, lane, size, acc), acc.bits)
-        _add_to_table(then, dtype, total.dtype, lane, total, 1)
-        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block())))
+        _add_to_table(then, dtype, lane, total, start)
+        other = _Ops()
+        if start is not None:
+            other.store(lane, other.const(start, dtype))
+        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block((), other.ops))))
     else:
         limbs = _limbs(b, lane, size, acc)
         total = _round_scaled(b, dtype, found, limbs, acc.bits)
-        _add_to_table(b, dtype, total.dtype, lane, total, 1, found.some(b, limbs))
+        _add_to_table(b, dtype, lane, total, start, found.some(b, limbs))
     params = (BufferParam(int64, table_words(size, acc.limbs), "read"), BufferParam(dtype, size, "write"))
     return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
 
@@ -244,14 +251,14 @@ def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> 
 
 
 def _add_to_table(
-    b: _Ops, dtype: DType, wide: DType, lane: KValue, total: KValue, param: int, some: KValue | None = None
+    b: _Ops, dtype: DType, lane: KValue, total: KValue, start: float | None, some: KValue | None = None
 ) -> None:
     """`some`: where the element doesn't stay as it is."""
-    before = b.one("load", dtype, lane, param=param)
+    wide = total.dtype
+    before = b.one("load", dtype, lane, param=1) if start is None else b.const(start, dtype)
     after = b.one("add", wide, before if dtype is wide else b.one("cast", wide, before), total)
     after = after if dtype is wide else b.one("cast", dtype, after)
-    after = after if some is None else b.one("select", dtype, some, after, before)
-    b.ops.append(KOp("store", (lane, after), (), {"param": param}))
+    b.store(lane, after if some is None else b.one("select", dtype, some, after, before))
 
 
 def last_kernel(dtype: DType, size: int, number: DType, lanes: int) -> Kernel:

@@ -65,7 +65,7 @@ class _Supported:
     def step(self, step: Step) -> Step:
         match step:
             case LaunchStep():
-                initials = [(i, replace(start, by=self.start(start, step.slots[i]))) for i, start in step.initials]
+                initials = [(i, self.started(start, step.slots[i])) for i, start in step.initials]
                 return replace(step, initials=tuple(initials))
             case CopyStep():
                 return replace(step, by=self.copy(step.target))
@@ -84,6 +84,9 @@ class _Supported:
     def launch(self, module: int, lanes: int, tiles: int = 0, unlike: bool = False) -> int:
         """The number of a support launch."""
         return self.launches.setdefault(SupportLaunch(module, lanes, tiles, unlike), len(self.launches))
+
+    def started(self, initial: Initial, slot: int) -> Initial:
+        return initial if initial.included else replace(initial, by=self.start(initial, slot))
 
     def start(self, initial: Initial, slot: int) -> int:
         if initial.source is not None:
