@@ -9,6 +9,7 @@ Circle: `codegen/schedule/steps.py` makes the steps of a loop or branch, whose b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -151,6 +152,8 @@ class BlockScheduler:
         self.fresh: set[ProgramBuffer] = set()
         self.taken_over: set[Value] = set()  # scattered in place, into a buffer that was this block's to overwrite
         self.preferred = _preferred(graph, request.targets)
+        if not request.inner:
+            self.preferred |= _preferred_tables(graph, self.preferred)
         checks = builder.options.check_indices
         self.settings = Settings(builder.constant, builder.residual, Liveness(), checks)
 
@@ -329,11 +332,13 @@ class BlockScheduler:
             self.storage[value] = Stored((buffer,))
             return buffer
         original = self.buffer_of(source)
-        if not repeatable and self.owned(source) and self._last_reader(source, value, group):
+        there = self.preferred.get(value) is original  # computed where its scatter's result is wanted
+        if not repeatable and (there or self.owned(source)) and self._last_reader(source, value, group):
             buffer = original
             self.taken_over.add(value)
         else:
-            buffer = self.buffer_for(value)
+            assert isinstance(value.type, TensorType)
+            buffer = self.temp(value.type) if there else self.buffer_for(value)
         initials[buffer.number] = Initial(original.number)
         self.storage[value] = Stored((buffer,))
         return buffer
@@ -444,6 +449,21 @@ def _preferred(graph: Graph, targets: Sequence[ProgramBuffer | None]) -> dict[Va
         if target is not None and v.node is not None:
             wanted.setdefault(v, target)
     return wanted
+
+
+def _preferred_tables(graph: Graph, wanted: Mapping[Value, ProgramBuffer]) -> dict[Value, ProgramBuffer]:
+    """The same of what is only scattered into, for such an output."""
+    found = dict[Value, ProgramBuffer]()
+    if not any(node.op == "scatter" for node in graph.nodes):
+        return found
+    uses = Counter(v for node in graph.nodes for v in node.operands)
+    uses.update(graph.outputs)
+    for node in reversed(graph.nodes):
+        target = wanted.get(node.results[0], found.get(node.results[0])) if node.op == "scatter" else None
+        table = node.operands[0] if target is not None else None
+        if target is not None and table is not None and table.node is not None and uses[table] == 1:
+            found[table] = target
+    return found
 
 
 def makes_stacks(nodes: Iterable[Node]) -> bool:

@@ -36,6 +36,7 @@ from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.narrow_products import narrow_products
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
+from loopgrad.codegen.schedule.scatter_bases import rewrite_scatter_bases
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
 from loopgrad.codegen.schedule.transforms import rewrite_transforms
 from loopgrad.graph.distinct import no_duplicates
@@ -109,7 +110,9 @@ def rewrite_block(
     """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
     stay. `in_order`: lanes that meet in an element come one after the other, in their order; `wide_products`: products
     of matrices don't read 16-bit floats."""
-    graph = rewrite_sorts(graph if in_order else rewrite_row_sums(graph, options), counts_bits=not in_order)
+    if not in_order:
+        graph = rewrite_row_sums(rewrite_scatter_bases(graph), options)
+    graph = rewrite_sorts(graph, counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:

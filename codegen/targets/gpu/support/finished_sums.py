@@ -57,8 +57,8 @@ class _Ops:
 
 
 def round_kernel(dtype: DType, size: int, start: float | None = None) -> Kernel:
-    """param 1 [e] += what the words of element e in param 0 stand for; or `start`, and that. A first pass over the limbs
-    finds the sign, a second adds their digits up, the smallest first, so that little is lost."""
+    """param 1 [e] += what the words of element e in param 0 stand for; or `start`, and that. A first pass over the
+    limbs finds the sign, a second adds their digits up, the smallest first, so that little is lost."""
     form = exact_format(dtype)
     wide = float64 if form.float.type == "f64" else float32
     lane, b = KValue(int64), _Ops()

@@ -26,7 +26,9 @@ def started_by(kernel, initials):
 
 
 @pytest.mark.parametrize(
-    ("way", "elements"), [(ExactSum, 30), (WindowSum, 900), (ScaledSum, 9 * SIZE)], ids=lambda v: getattr(v, "__name__", v)
+    ("way", "elements"),
+    [(ExactSum, 30), (WindowSum, 900), (ScaledSum, 9 * SIZE)],
+    ids=lambda v: getattr(v, "__name__", v),
 )
 @pytest.mark.parametrize("dtype", [float16, float32, float64], ids=str)
 def test_sums_on_top_of_a_number(way, elements, dtype, monkeypatch):
