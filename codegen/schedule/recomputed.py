@@ -95,12 +95,18 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
 def worth_keeping(partition: Partition, value: Value, cost: float, stored: Collection[Value]) -> bool:
     """Whether a value that several kernels need had better be stored. Where it is made of one array, element by
     element, storing it saves no reading, and on a GPU its writing takes as long as some twenty operations do. Shorter
-    rows may stay in memory of a workgroup that reduces them, which takes less than either. On an H200 softmax of rows
-    of 50,000 takes 1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where they aren't."""
+    rows may stay in memory of a workgroup that reduces them, which takes less than either. Where all that it is made of
+    has fewer elements, as differences between each of some points and each of others have, nothing is read. On an H200
+    softmax of rows of 50,000 takes 1.15 times as long where exponentials are stored, of rows of 4,096 1.17 times where
+    they aren't."""
     if cost < EXPENSIVE or cost >= CEILING or partition.in_order:
         return cost >= EXPENSIVE
-    short = not value.shape or _reduced_by_short_rows(partition, value)
-    return short or not _of_one_array(partition, value, stored)
+    arrays = _arrays_of(partition, value, stored)
+    if not value.shape or arrays is None:
+        return True
+    if not arrays:
+        return False
+    return _reduced_by_short_rows(partition, value) or arrays.pop().dtype.bits > value.dtype.bits
 
 
 def _reduced_by_short_rows(partition: Partition, value: Value) -> bool:
@@ -129,9 +135,9 @@ def _row(partition: Partition, reduction: Node) -> int:
     return prod([shape[axis] for axis in axes]) if last else SHORT_ROW + 1
 
 
-def _of_one_array(partition: Partition, value: Value, stored: Collection[Value]) -> bool:
-    """Whether one value of its size in memory is all that the value is made of, element by element and in few
-    operations, but for constants and fewer elements, which are stored where they are expensive."""
+def _arrays_of(partition: Partition, value: Value, stored: Collection[Value]) -> set[Value] | None:
+    """The values of its size in memory that the value is made of, element by element and in few operations, beside
+    constants and fewer elements, which are stored where they are expensive. None: in many, or of several."""
     size, pending, seen, cost = prod(value.shape), [value], {value}, 0.0
     arrays = set[Value]()
     while pending:
@@ -144,14 +150,14 @@ def _of_one_array(partition: Partition, value: Value, stored: Collection[Value])
         else:
             assert found.node is not None
             if found.node.op not in ALONG:
-                return False
+                return None
             cost += own_cost(found.node)
             fresh = [v for v in found.node.operands if v not in seen]
             seen.update(fresh)
             pending += fresh
         if len(arrays) > 1 or cost >= AGAIN:
-            return False
-    return len(arrays) == 1 and arrays.pop().dtype.bits <= value.dtype.bits
+            return None
+    return arrays
 
 
 def _in_memory(partition: Partition, value: Value, stored: Collection[Value]) -> bool:

@@ -67,3 +67,21 @@ def test_what_is_made_of_one_array_is_stored_only_where_short_rows_keep_it(axes,
     program = schedule(graph, DEFAULT_OPTIONS)
     written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
     assert written.count(int(np.prod(shape))) == 1 + stored
+
+
+def test_differences_of_fewer_numbers_are_computed_again():
+    """Each of 4,096 points beside each of 64: what their distances and the derivatives of these are made of is cheaper
+    to make than to read, even where short rows of it are added up."""
+    shape = (4096, 64, 8)
+
+    def distances(x, y, unit, w):
+        apart = ops.sub(ops.broadcast(x, shape, (0, 2)), ops.broadcast(y, shape, (1, 2)))
+        apart = ops.div(apart, ops.broadcast(unit, shape, (2,)))
+        near = ops.exp(ops.neg(ops.reduce_sum(ops.mul(apart, apart), (2,))))
+        return [ops.reduce_sum(ops.mul(apart, ops.broadcast(ops.mul(near, w), shape, (0, 1))), (0,))]
+
+    extents = [(4096, 8), (64, 8), (8,), (4096, 64)]
+    graph, _ = trace(distances, [TensorType(extent, float32) for extent in extents])
+    program = schedule(graph, DEFAULT_OPTIONS)
+    written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
+    assert max(written) <= 4096 * 64
