@@ -95,7 +95,7 @@ def _decided(
     """Decide; loops with lanes of their own that can't be in kernels are masked, products of those that are steps are
     taken out of them, narrow and long ones that no library does become sums, and it is decided anew."""
     while True:
-        decision = decide(graph, refused, builder.lane_bytes)
+        decision = decide(graph, refused, builder.lane_bytes, not builder.in_order)
         laned = {n for n in decision.program if n.regions and Region.of(n).lanes}
         if laned:
             _note_refusals(laned, "runs all lanes in lockstep, masked", decision, builder)

@@ -30,6 +30,14 @@ LARGEST: Final = 32  # rows of a matrix that a lane factorises
 LONGEST: Final = 64  # terms of a product's elements, which are written out
 CODE_OF_ROUTINE: Final = 200  # operations
 MAX_WORK: Final = 1 << 22  # elements that each of several lanes may process per pass
+BUSY_LANES: Final = 1 << 13  # that run side by side: so many keep a device at work
+OF_A_LOOP, OF_CODE, OF_A_KERNEL = (
+    30,
+    2,
+    3000,
+)  # ns: an element, an operation; a step's start and end (measured on an H200)
+
+_OWN_KERNEL: Final = frozenset(REDUCTIONS) | {"matmul", "scatter"}
 
 
 def unaffordable(node: Node, lanes: int) -> str | None:
@@ -37,6 +45,24 @@ def unaffordable(node: Node, lanes: int) -> str | None:
     bill = _Bill(lanes, uniform=not Region.of(node).lanes)
     bill.region_node(node)
     return bill.verdict()
+
+
+def unshared(node: Node, lanes: int) -> str | None:
+    """Why lanes that run side by side, too few for a device, take longer for the trips of a counted loop than steps do,
+    whose kernels have a lane for each element."""
+    loop = Region.of(node)
+    if not (isinstance(loop, Loop) and loop.count is not None) or loop.lanes or lanes >= BUSY_LANES:
+        return None
+    if any(inner.regions or inner.op in LIBRARY for inner in loop.body.nodes):
+        return None
+    bill = _Bill(lanes, uniform=True)
+    for inner in loop.body.nodes:
+        bill.node(inner)
+    together = sum(inner.op in _OWN_KERNEL or inner.op in RUNNING_TOTALS for inner in loop.body.nodes)
+    alone, shared = OF_A_LOOP * bill.work + OF_CODE * bill.ops, OF_A_KERNEL * (2 + together)
+    if alone <= 2 * shared:
+        return None
+    return f"{lanes} lanes would take about {alone // 1000} us a trip, kernels of all elements {shared // 1000}"
 
 
 class _Bill:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopgrad.codegen.options import LANE_BYTES
-from loopgrad.codegen.schedule.lane_bills import factorises, unaffordable, unaffordable_rolled
+from loopgrad.codegen.schedule.lane_bills import factorises, unaffordable, unaffordable_rolled, unshared
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.graph.lanes import LaneReport, candidate_domain, lane_report
 from loopgrad.graph.nodes import Graph, Node
@@ -65,12 +65,17 @@ class Decision:
     program: dict[Node, Refusal | None]
 
 
-def decide(graph: Graph, refused: dict[Node, Refusal], lane_bytes: int = LANE_BYTES) -> Decision:
-    """For every region node and stack operation of `graph` itself. `lane_bytes`: for the arrays of a lane."""
+def decide(
+    graph: Graph, refused: dict[Node, Refusal], lane_bytes: int = LANE_BYTES, side_by_side: bool = False
+) -> Decision:
+    """For every region node and stack operation of `graph` itself. `lane_bytes`: for the arrays of a lane;
+    `side_by_side`: lanes run so, and a few leave a device idle."""
     decision = Decision({}, {})
     for group in _stack_groups(graph):
         regions = [n for n in group if n.regions]
-        outcome = _mixed(group, graph) or _fit(regions, refused, lane_bytes) if _closed(group, graph) else None
+        outcome = (
+            _mixed(group, graph) or _fit(regions, refused, lane_bytes, side_by_side) if _closed(group, graph) else None
+        )
         if isinstance(outcome, dict) and regions:
             decision.kernel.update(outcome)
         else:
@@ -119,7 +124,7 @@ def _mixed(group: Sequence[Node], graph: Graph) -> Refusal | None:
 
 
 def _fit(
-    regions: Sequence[Node], refused: dict[Node, Refusal], lane_bytes: int
+    regions: Sequence[Node], refused: dict[Node, Refusal], lane_bytes: int, side_by_side: bool
 ) -> dict[Node, KernelRegion] | Refusal | None:
     """Kernel regions of one common number of lanes; a Refusal where there is none."""
     known = next((refused[n] for n in regions if n in refused), None)
@@ -130,7 +135,7 @@ def _fit(
     first: Refusal | None = None
     most = lane_bytes if any(map(factorises, regions)) else None  # all that hand stacks to each other
     for shape in _candidates(regions):
-        outcome = {n: fits(n, shape, most) for n in regions}
+        outcome = {n: fits(n, shape, most, side_by_side) for n in regions}
         bad = next((o for o in outcome.values() if isinstance(o, Refusal)), None)
         if bad is None:
             return {n: o for n, o in outcome.items() if isinstance(o, KernelRegion)}
@@ -148,7 +153,9 @@ def _candidates(regions: Sequence[Node]) -> list[tuple[int, ...]]:
     return [s for k, s in enumerate(prefixes) if prod(s) and (k == 0 or prod(s) != prod(prefixes[k - 1]))]
 
 
-def fits(node: Node, shape: tuple[int, ...], lane_bytes: int | None) -> KernelRegion | Refusal:
+def fits(
+    node: Node, shape: tuple[int, ...], lane_bytes: int | None, side_by_side: bool = False
+) -> KernelRegion | Refusal:
     """Whether one region node can run with these lanes. `lane_bytes`: for arrays of each, where it may be rolled."""
     report = lane_report(node, shape)
     if not report.local:
@@ -158,6 +165,8 @@ def fits(node: Node, shape: tuple[int, ...], lane_bytes: int | None) -> KernelRe
     reason, rolled = unaffordable(node, lanes), False
     if reason is not None and lane_bytes is not None:
         reason, rolled = unaffordable_rolled(node, lanes, lane_bytes), True
+    if reason is None and side_by_side:
+        reason = unshared(node, lanes)
     if reason is not None:
         return Refusal(node, reason)
     memory = [memory_operand(Region.of(node), j) for j in range(len(node.results))]

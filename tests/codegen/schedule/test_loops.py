@@ -11,7 +11,7 @@ from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.errors import LoopLimitError
 from loopgrad.graph.region_ops import traced_for, traced_switch, traced_while
-from loopgrad.graph.types import TensorType, bool_, float64, int32, int64
+from loopgrad.graph.types import TensorType, bool_, float32, float64, int32, int64
 
 N = 40
 VECTOR = TensorType((N,), float64)
@@ -267,3 +267,23 @@ def test_what_a_trip_makes_before_it_looks_at_saved_rows_is_in_their_kernel(chec
     found = check(program, [COUNT, TALL, TALL], [3, rng.normal(size=9 * N), rng.normal(size=9 * N)])
     (back,) = [loop for loop in steps_of(found, ForStep) if any(isinstance(step, PopStep) for step in loop.body)]
     assert len([step for step in back.body if isinstance(step, LaunchStep)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("in_order", "lanes", "as_steps"), [(False, 64, True), (False, 1 << 14, False), (True, 64, False)]
+)
+def test_few_lanes_that_do_much_are_steps_where_lanes_run_side_by_side(in_order, lanes, as_steps):
+    """Each lane has 32 maxima of 32 numbers to find in each trip: devices share that out where they would be idle."""
+    scores, table = TensorType((lanes, 32), float32), TensorType((32, 32), float32)
+
+    def along(n, s, t):
+        wide = (lanes, 32, 32)
+
+        def trip(_, v):
+            return [ops.reduce_max(ops.add(ops.broadcast(v, wide, (0, 1)), ops.broadcast(t, wide, (1, 2))), (1,))]
+
+        return traced_for(n, [s], trip)
+
+    graph, _ = trace(along, [COUNT, scores, table])
+    program = schedule(graph, in_order=in_order)
+    assert bool(steps_of(program, ForStep)) is as_steps

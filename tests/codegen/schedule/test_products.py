@@ -50,7 +50,7 @@ def test_a_large_product_is_not_left_to_lanes():
             return traced_for(n, [x], lambda _, v: [ops.tanh(ops.matmul(v, w))])
 
         types = [COUNT, TensorType((rows, 64), float64), TensorType((64, 64), float64)]
-        steps = schedule(trace(program, types)[0], DEFAULT_OPTIONS).steps
+        steps = schedule(trace(program, types)[0], DEFAULT_OPTIONS, in_order=True).steps
         return large_products(all_steps(steps))
 
     assert products(256) == []
