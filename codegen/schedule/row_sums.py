@@ -44,7 +44,7 @@ def rewrite_row_sums(graph: Graph, options: Options) -> Graph:
         return graph
     groups = _sorted_together(found)
     builder, env = GraphBuilder(), dict[Value, Value]()
-    orders: dict[Node, _Sorting] = {}
+    orders: dict[Node, _SortedNumbers] = {}
     for node in _keys_first(graph, groups):
         current = renewed(node, tuple([env.get(v, v) for v in node.operands]), node.regions)
         builder.loc = current.loc
@@ -121,14 +121,14 @@ def _is_worth_a_sort(node: Node, options: Options) -> bool:
     return bool(sum(map(mul, MEETING, sizes)) > sum(map(mul, each, sizes)) + launches)
 
 
-class _Sorting(NamedTuple):
+class _SortedNumbers(NamedTuple):
     """The numbers of rows of the table, one for each that is added, and the order in which these are sorted."""
 
     segments: Value
     order: Value
 
 
-def _ordered(group: Sequence[Node], keys: Sequence[Sequence[Value]], builder: GraphBuilder) -> list[_Sorting]:
+def _ordered(group: Sequence[Node], keys: Sequence[Sequence[Value]], builder: GraphBuilder) -> list[_SortedNumbers]:
     """Of each scatter, whose keys these are; equal ones are sorted once."""
     numbers: dict[tuple[object, ...], Value] = {}
     wanted, count = list[tuple[object, ...]](), prod(group[0].operands[1].shape)
@@ -149,7 +149,7 @@ def _ordered(group: Sequence[Node], keys: Sequence[Sequence[Value]], builder: Gr
     made = {}
     for line, key in enumerate(numbers):
         values = [_line(array, line, builder) for array in (lines, orders)]
-        made[key] = _Sorting(*values)
+        made[key] = _SortedNumbers(*values)
     return [made[key] for key in wanted]
 
 
@@ -159,7 +159,7 @@ def _line(array: Value, line: int, builder: GraphBuilder) -> Value:
     return builder.value("reshape", array, shape=array.shape[1:])
 
 
-def _sum_of_rows(node: Node, order: _Sorting, builder: GraphBuilder) -> Value:
+def _sum_of_rows(node: Node, order: _SortedNumbers, builder: GraphBuilder) -> Value:
     """What stands for the scatter's result."""
     table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
     count, wide = prod(indices[0].shape), sum_dtype(table.dtype)
@@ -173,7 +173,7 @@ def _sum_of_rows(node: Node, order: _Sorting, builder: GraphBuilder) -> Value:
     return builder.cast(total, table.dtype)
 
 
-def _at(values: Value, order: _Sorting, builder: GraphBuilder) -> Value:
+def _at(values: Value, order: _SortedNumbers, builder: GraphBuilder) -> Value:
     return builder.value("gather", values, order.order)
 
 

@@ -30,7 +30,7 @@ class Accumulator(ABC):
         return self
 
     def idle(self, e: Emitter, block: int) -> Val | None:
-        """Of a launch that does nothing else: whether it has nothing to do, where that may be so."""
+        """See Accumulation."""
         return None
 
     @abstractmethod

@@ -120,6 +120,10 @@ class KernelTable:
 
 
 class Accumulation(Protocol):
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        """Whether lanes have nothing to do, where all that they do is to add here and that may be so."""
+        ...
+
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         """Combine x with element `index`; `block` is the first scratch block."""
         ...

@@ -45,6 +45,9 @@ class HeldTable:
     size: int
     sums: Variable
 
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        return None
+
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         place = self._place(e, e.resize(index, "i32"), e.b.local_id())
         e.b.shared_atomic("AtomicIAdd", self.sums, place, e.resize(x, "i32"))

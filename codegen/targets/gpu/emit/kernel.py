@@ -14,7 +14,6 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp
 from loopgrad.codegen.scalar.elementwise import FLOAT_ORDER, PREDICATES
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 from loopgrad.codegen.targets.gpu.emit import arrays, control, elementwise, memory, stacks
-from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import (
     SIZE,
     Accumulation,
@@ -306,7 +305,7 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     meets = tiles.sorted or tiles.partials or tables
     nothing = shared_idle(e) if meets else idle(e)
     for acc, block in e.shared.accumulations.values():
-        if isinstance(acc, Accumulator) and (unneeded := acc.idle(e, block)) is not None:
+        if (unneeded := acc.idle(e, block)) is not None:
             nothing = e.either(nothing, unneeded)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:

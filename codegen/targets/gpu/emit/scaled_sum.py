@@ -33,7 +33,7 @@ MARKS: Final = 16  # where they begin
 SPARSE: Final = 8  # a table of so many elements a term is cleared where terms are
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 LIMBS: Final = 2  # below an element's largest term
-HEADER: Final = 1  # words before the exponents: window_sum's
+HEADER: Final = 2  # words before the exponents: window_sum's
 
 
 @dataclass(frozen=True, slots=True)

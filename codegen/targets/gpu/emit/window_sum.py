@@ -3,21 +3,21 @@
 A launch before looks at the terms of some lanes: the window of bits that sums have begins GUARD bits above the largest
 of them. The lanes add each term to the limbs of that window where all its bits lie in it; integers add up alike in any
 order, and since nothing is lost, the sums are the same whatever was guessed. Who meets a term that doesn't fit, or that
-isn't finite, says so in a word, which ends the attempt: two more launches, which do nothing otherwise, then make the
-sums below each element's own largest term (scaled_sum), in the same memory.
+isn't finite, says so in a word, which ends the attempt, as does a sample that doesn't fit: two more launches, which do
+nothing otherwise, then make the sums below each element's own largest term (scaled_sum), in the same memory.
 
 Terms of float32 mostly lie in the first limb: one atomic each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar, Final
 
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
-from loopgrad.codegen.kernel.rebuild import Rebuilder
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, walk
+from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter
@@ -37,6 +37,8 @@ from loopgrad.graph.types import int64
 SAMPLE: Final = 4096  # lanes whose terms are looked at first
 GOLDEN: Final = 0.6180339887498949  # a part of all lanes, multiples of which are spread evenly
 GUARD: Final = 4  # bits above the largest term of the sample
+HIGHEST: Final = 1 << 12  # no exponent reaches it
+WIDE: Final = 1 << 16  # as a distance: some terms aren't finite
 WINDOW_LIMBS: Final = {"f32": 2, "f64": 3}
 NO_SIGN: Final = (1 << 31) - 1
 
@@ -44,19 +46,26 @@ NO_SIGN: Final = (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class WindowSum(Accumulator):
     """Has the scratch block of `repair`, whose header is, of 32 bits each: 1 + the largest exponent of the sample (0:
-    there was no term), and whether the attempt has failed."""
+    there was no term), whether the attempt has failed, and HIGHEST - the smallest exponent of the sample. `alone`: the
+    lanes do nothing else."""
 
     blocks: ClassVar[int] = 1
 
     repair: ScaledSum
+    alone: bool
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         raise AssertionError("lanes add to what `begun` made")
 
     def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
         b, form = i.b, float_format(kernel.params[self.param].dtype)
-        top = b.inst("IAdd", "i32", b.load(scratch[block], "i32", invariant=True), b.const("i32", GUARD))
-        going = not_failed(i, scratch[block])
+        largest, below = (b.load(i.offset(scratch[block], 4 * n), "i32", invariant=True) for n in (0, 2))
+        top = b.inst("IAdd", "i32", largest, b.const("i32", GUARD))
+        apart = b.inst("IAdd", "i32", top, below)  # HIGHEST + 1 + how far the sample's smallest term begins down
+        most = self.repair.limbs * self.repair.bits - form.mantissa - 1 + HIGHEST + 1
+        fits = b.inst("SLessThan", "bool", apart, b.const("i32", most + 1))
+        i.when(b.inst("LogicalNot", "bool", fits), lambda: fail(i, scratch[block]))
+        going = i.both(fits, not_failed(i, scratch[block]))
         if form.type != "f32":
             return HeldWindow(self, top, going)
         base = b.inst("ISub", "i32", top, b.const("i32", self.repair.bits - form.mantissa - 1))
@@ -70,6 +79,11 @@ class WindowSum(Accumulator):
         return f"fixed point, {self.repair.limbs * self.repair.bits} bits, or that many from the largest term down"
 
 
+def fail(i: Instructions, words: Val) -> None:
+    """End the attempt."""
+    i.b.store(i.offset(words, 4), i.b.const("i32", 1))
+
+
 @dataclass(frozen=True, slots=True)
 class HeldWindow:
     """A WindowSum while code is emitted; implements Accumulation. A term with `top` - 1 as exponent begins with the
@@ -78,6 +92,9 @@ class HeldWindow:
     sums: WindowSum
     top: Val
     going: Val
+
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        return e.b.inst("LogicalNot", "bool", self.going) if self.sums.alone else None
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         b, repair, described = e.b, self.sums.repair, e.kernel.params[self.sums.param]
@@ -90,22 +107,16 @@ class HeldWindow:
             limbs = limb_places(e, places(e, block, index, described.size)[1], described.size, repair.limbs)
             add_limbs(e, described.dtype, parts, above, repair.bits, limbs)
 
-        def fail() -> None:
-            b.store(e.offset(e.table.scratch[block], 4), b.const("i32", 1))
-
         some = e.either(nonzero(e, parts.mantissa), b.inst("LogicalNot", "bool", parts.finite))
-        e.when(e.both(some, self.going), lambda: e.one_of(fits, add_parts, fail))
+        e.when(e.both(some, self.going), lambda: e.one_of(fits, add_parts, lambda: fail(e, e.table.scratch[block])))
 
 
 @dataclass(frozen=True, slots=True)
-class HeldFirstLimb:
+class HeldFirstLimb(HeldWindow):
     """The same of at most 32 bits. A term whose exponent (its field) is among the `count` ones from `lowest` on has all
     its bits in the first limb, where they begin at the field's distance from `base`: nearly all terms, for which little
     is to be done."""
 
-    sums: WindowSum
-    top: Val
-    going: Val
     base: Val
     lowest: Val
     count: Val
@@ -128,14 +139,14 @@ class HeldFirstLimb:
 
         def add_parts() -> None:
             some = nonzero(e, b.inst("BitwiseAnd", "i32", bits, b.const("i32", NO_SIGN)))
-            e.when(some, lambda: HeldWindow(self.sums, self.top, self.going).add(e, block, op, index, x))
+            e.when(some, lambda: HeldWindow.add(self, e, block, op, index, x))
 
         e.one_of(near, add_whole, add_parts)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledTerms(Accumulator):
-    """Of the launch that finds the largest exponent of the sample."""
+    """Of the launch that finds the largest and the smallest exponent of the sample."""
 
     blocks: ClassVar[int] = 1
 
@@ -143,50 +154,66 @@ class SampledTerms(Accumulator):
         raise AssertionError("lanes add to what `begun` made")
 
     def begun(self, kernel: Kernel, i: Instructions, scratch: Sequence[Val], block: int) -> Accumulation:
-        return HeldSample(self.param, block, i.b.local("i32"), i.b.shared("i32", 1))
+        return HeldSample(self.param, block, (i.b.local("i32"), i.b.local("i32")), i.b.shared("i32", 2))
 
     def way(self, kernel: Kernel) -> str:
-        return "the largest exponent of a sample"
+        return "the largest and the smallest exponent of a sample"
 
 
 @dataclass(frozen=True, slots=True)
 class HeldSample:
     """A SampledTerms while code is emitted; implements Accumulation. An invocation keeps 1 + the exponent of its
-    largest term; that of a tile is in memory of the workgroup."""
+    largest term and HIGHEST - that of its smallest one; those of a tile are in memory of the workgroup."""
 
     param: int
     block: int
-    largest: Variable
-    word: Variable
+    own: tuple[Variable, Variable]
+    words: Variable
+
+    def idle(self, e: Emitter, block: int) -> Val | None:
+        return None
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
         b, parts = e.b, FloatParts(e, e.kernel.params[self.param].dtype, x)
-        mine = e.resize(b.inst("IAdd", "i64", parts.shift, b.const("i64", 1)), "i32")
-        mine = e.select(e.both(parts.finite, nonzero(e, parts.mantissa)), mine, b.const("i32", 0))
-        largest = b.get(self.largest, "i32")
-        b.set(self.largest, e.select(b.inst("ULessThan", "bool", largest, mine), mine, largest))
+        exponent, nothing = e.resize(parts.shift, "i32"), b.const("i32", 0)
+        some = nonzero(e, parts.mantissa)
+        above = b.inst("IAdd", "i32", exponent, b.const("i32", 1))
+        below = b.inst("ISub", "i32", b.const("i32", HIGHEST), exponent)
+        for variable, mine, special in zip(self.own, (above, below), (nothing, b.const("i32", WIDE)), strict=True):
+            mine = e.select(parts.finite, e.select(some, mine, nothing), special)
+            known = b.get(variable, "i32")
+            b.set(variable, e.select(b.inst("ULessThan", "bool", known, mine), mine, known))
 
     def clear(self, e: Emitter) -> None:
         """All invocations come here; a barrier follows."""
         b, zero = e.b, e.b.const("i32", 0)
-        b.set(self.largest, zero)
-        e.when(b.inst("IEqual", "bool", b.local_id(), zero), lambda: b.shared_set(self.word, zero, zero))
+        for variable in self.own:
+            b.set(variable, zero)
+        self._by_leader(e, lambda number: b.shared_set(self.words, number, zero))
 
     def flush(self, e: Emitter) -> None:
         """All invocations come here, after a barrier; one follows."""
-        b, zero = e.b, e.b.const("i32", 0)
-        mine = b.get(self.largest, "i32")
+        b = e.b
 
         def raise_own() -> None:
-            b.shared_atomic("AtomicUMax", self.word, zero, mine)
+            for number, variable in enumerate(self.own):
+                b.shared_atomic("AtomicUMax", self.words, b.const("i32", number), b.get(variable, "i32"))
 
-        e.when(nonzero(e, mine), raise_own)
+        def raise_all(number: Val) -> None:
+            place = e.at(e.table.scratch[self.block], e.resize(number, "i64"), 8)
+            b.atomic("AtomicUMax", place, b.shared_get(self.words, number, "i32"))
+
+        e.when(nonzero(e, b.get(self.own[1], "i32")), raise_own)
         b.barrier()
+        self._by_leader(e, raise_all)
 
-        def raise_all() -> None:
-            b.atomic("AtomicUMax", e.table.scratch[self.block], b.shared_get(self.word, zero, "i32"))
+    @staticmethod
+    def _by_leader(e: Emitter, body: Callable[[Val], None]) -> None:
+        def both() -> None:
+            for number in range(2):
+                body(e.b.const("i32", number))
 
-        e.when(b.inst("IEqual", "bool", b.local_id(), zero), raise_all)
+        e.when(e.b.inst("IEqual", "bool", e.b.local_id(), e.b.const("i32", 0)), both)
 
 
 def window_sum(kernel: Kernel, param: int) -> ScaledSum | WindowSum | None:
@@ -195,7 +222,13 @@ def window_sum(kernel: Kernel, param: int) -> ScaledSum | WindowSum | None:
     if sums is None or sums.lazy:
         return sums
     limbs = WINDOW_LIMBS[float_format(kernel.params[param].dtype).type]
-    return WindowSum(param, replace(sums, limbs=limbs, lazy=True, repairs=True))
+    return WindowSum(param, replace(sums, limbs=limbs, lazy=True, repairs=True), _only_adds_to(kernel, param))
+
+
+def _only_adds_to(kernel: Kernel, param: int) -> bool:
+    """Whether its lanes have no other effect."""
+    effects = [op for op in walk(kernel.body) if not is_pure(op) and op.opcode not in ("load", "if")]
+    return all(op.opcode == "accumulate" and op.attrs["param"] == param for op in effects)
 
 
 def sampled(kernel: Kernel) -> Kernel:
