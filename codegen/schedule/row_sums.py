@@ -7,6 +7,8 @@
         ->  segment_sum {shape=(v, w), rank=1}(x, segments[order], sources[order])
     the same of rows that are select(m, x[sources], 0), m the same for all of a row: the gradient of such a scatter
         ->  segments = select(m, ids, v)
+    the same of rows that are -y: the gradient of differences
+        ->  sub(zeros, what is made of y)
 
 Scatters of equally many rows, whose indices are known before any of them, have their rows' numbers sorted as one array.
 
@@ -163,13 +165,16 @@ def _sum_of_rows(node: Node, order: _SortedNumbers, builder: GraphBuilder) -> Va
     """What stands for the scatter's result."""
     table, indices, updates = node.operands[0], node.operands[1:-1], node.operands[-1]
     count, wide = prod(indices[0].shape), sum_dtype(table.dtype)
-    values, rows = _gathered(_masked(updates, node)[0], count, builder) or (updates, None)
+    updates, combine = _masked(updates, node)[0], "add"
+    if updates.node is not None and updates.node.op == "neg":
+        (updates,), combine = updates.node.operands, "sub"
+    values, rows = _gathered(updates, count, builder) or (updates, None)
     rows = order.order if rows is None else _at(builder.value("reshape", rows, shape=(count,)), order, builder)
     rows = builder.cast(rows, int32)
     segments = _at(order.segments, order, builder)
     total = builder.value("segment_sum", values, segments, rows, shape=table.shape, rank=len(indices))
-    if not _is_zero(table):
-        total = builder.value("add", builder.cast(table, wide), total)
+    if combine == "sub" or not _is_zero(table):
+        total = builder.value(combine, builder.cast(table, wide), total)
     return builder.cast(total, table.dtype)
 
 

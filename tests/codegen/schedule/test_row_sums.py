@@ -10,6 +10,7 @@ from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
+from loopgrad.graph.passes import dce
 from loopgrad.graph.types import TensorType, float16, float32, int32, int64, uint64
 
 RNG = np.random.default_rng(0)
@@ -90,6 +91,22 @@ def test_rows_that_are_left_out_have_no_number(always):
     arrays = [RNG.integers(-9, 9, (7, 16)).astype(np.float32), RNG.integers(-2, 8, 30), RNG.integers(-1, 8, 30)]
     for got, want in zip(interpret(found, arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("zero", [True, False])
+def test_rows_of_the_other_sign_are_subtracted(always, zero):
+    """The gradient of differences along edges: what both ends get is made once."""
+
+    def function(x, to, source, rows):
+        start = ops.full(0.0, x.type) if zero else ops.scatter("add", ops.full(0.0, x.type), [source], rows)
+        return [ops.scatter("add", start, [to], ops.neg(rows))]
+
+    graph, _ = trace(function, [*EDGES, TensorType((30, 16), float32)])
+    found = dce.run(rewrite_row_sums(graph, Options()))
+    assert not any(node.op == "neg" for node in found.nodes)
+    edges = RNG.integers(-1, 8, 30), RNG.integers(-2, 8, 30)
+    arrays = [np.zeros((7, 16), np.float32), *edges, RNG.integers(-9, 9, (30, 16)).astype(np.float32)]
+    np.testing.assert_array_equal(interpret(found, arrays)[0], interpret(graph, arrays)[0])
 
 
 def test_what_is_known_before_is_sorted_together(always):
