@@ -9,6 +9,8 @@
         ->  segments = select(m, ids, v)
     the same of rows that are -y: the gradient of differences
         ->  sub(zeros, what is made of y)
+    the same of rows that are repeated along an axis of the indices, as in the gradient of a bag's mean
+        ->  sources = the number of each row before
 
 Scatters of equally many rows, whose indices are known before any of them, have their rows' numbers sorted as one array.
 
@@ -168,7 +170,8 @@ def _sum_of_rows(node: Node, order: _SortedNumbers, builder: GraphBuilder) -> Va
     updates, combine = _masked(updates, node)[0], "add"
     if updates.node is not None and updates.node.op == "neg":
         (updates,), combine = updates.node.operands, "sub"
-    values, rows = _gathered(updates, count, builder) or (updates, None)
+    found = _gathered(updates, count, builder) or _repeated(updates, indices[0].shape, builder)
+    values, rows = found or (updates, None)
     rows = order.order if rows is None else _at(builder.value("reshape", rows, shape=(count,)), order, builder)
     rows = builder.cast(rows, int32)
     segments = _at(order.segments, order, builder)
@@ -214,6 +217,23 @@ def _gathered(updates: Value, count: int, builder: GraphBuilder) -> tuple[Value,
         return None
     places = [_clamped(i, n, builder) for i, n in zip(indices, extents, strict=True)]
     return table, _linear(extents, places, builder)
+
+
+def _repeated(updates: Value, leading: tuple[int, ...], builder: GraphBuilder) -> tuple[Value, Value] | None:
+    """The same of rows that are repeated along some axes of the indices."""
+    node = updates.node
+    if node is None or node.op != "broadcast" or 0 in updates.shape:
+        return None
+    (rows,), dims = node.operands, node.attrs["dims"]
+    along = [d for d in dims if d < len(leading)]
+    whole = all(updates.shape[d] == n for d, n in zip(dims, rows.shape, strict=True))
+    if not along or not whole or dims[len(along) :] != tuple(range(len(leading), len(updates.shape))):
+        return None
+    extents = rows.shape[: len(along)]
+    number = builder.value("iota", type=TensorType((prod(extents),), int64), axis=0)
+    number = builder.value("reshape", number, shape=extents)
+    number = builder.value("broadcast", number, shape=leading, dims=tuple(along))
+    return rows, number
 
 
 def _numbers(extents: tuple[int, ...], indices: tuple[Value, ...], mask: Value | None, builder: GraphBuilder) -> Value:

@@ -93,6 +93,22 @@ def test_rows_that_are_left_out_have_no_number(always):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize(("rows", "dims"), [((6, 3, 4), (0, 2, 3)), ((10, 3, 4), (1, 2, 3)), ((6, 10, 3), (0, 1, 2))])
+def test_repeated_rows_are_read_where_they_are(always, rows, dims):
+    """As the gradient of a bag's mean is. Rows that repeat their own elements are made."""
+
+    def function(ids, rows):
+        repeated = ops.broadcast(rows, (6, 10, 3, 4), dims)
+        return [ops.scatter("add", ops.full(0.0, TensorType((5, 3, 4), float32)), [ids], repeated)]
+
+    graph, _ = trace(function, [TensorType((6, 10), int64), TensorType(rows, float32)])
+    found = dce.run(rewrite_row_sums(graph, Options()))
+    (node,) = [node for node in found.nodes if node.op == "segment_sum"]
+    assert (node.operands[0] is found.inputs[1]) == (dims[-1] == 3)
+    arrays = [RNG.integers(-1, 6, (6, 10)), RNG.integers(-9, 9, rows).astype(np.float32)]
+    np.testing.assert_array_equal(interpret(found, arrays)[0], interpret(graph, arrays)[0])
+
+
 @pytest.mark.parametrize("zero", [True, False])
 def test_rows_of_the_other_sign_are_subtracted(always, zero):
     """The gradient of differences along edges: what both ends get is made once."""
