@@ -45,6 +45,22 @@ def test_numbers_are_rounded_once_to_bfloat16(device: str) -> None:
         assert got == expected
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_quotients_are_rounded_once(device: str, dtype: str) -> None:
+    """Of numbers of all sizes, subnormal and infinite ones too, down to quotients halfway between two numbers."""
+    own = getattr(lg, dtype)
+    bits = np.random.default_rng(5).integers(0, 1 << 16, (2, 3000)).astype(np.uint16)
+    bits[1, ::3] = bits[0, ::3] ^ (bits[1, ::3] & 0x3F)  # and quotients near 1
+    bits[:, :9] = [[0, 1 << 15, 1, 0x7C00, 0x7F80, 3, 3, 0x7FC0, 0xFF80], [1, 0, 0, 1, 0x7F80, 2, 0x7BFF, 1, 5]]
+    x, y = bits.view(own.np)
+    with np.errstate(all="ignore"):
+        expected = (x.astype(np.float32) / y.astype(np.float32)).astype(own.np)
+    got = np.asarray(lg.compile(lambda x, y: x / y)(lg.asarray(x), lg.asarray(y)))
+    np.testing.assert_array_equal(got.astype(np.float32), expected.astype(np.float32))
+    there = ~np.isnan(expected.astype(np.float32))
+    np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(expected)[there])
+
+
 def ragged(x: Any) -> Any:
     return lg.sum(lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: lg.sin(v) * 0.9 + 0.1, x))
 

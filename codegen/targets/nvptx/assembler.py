@@ -32,6 +32,7 @@ MAGIC: Final = 1.5 * 2.0**23
 EXPONENTS: Final = 252.0  # of normal numbers whose squares' halves are normal, from -126 to 126
 SATURATED: Final = "llvm.nvvm.fma.rn.sat.f"  # x * y + z within 0 and 1
 BINARY_EXPONENTIAL: Final = "llvm.nvvm.ex2.approx"
+FAR: Final = 2.0**64  # from which on numbers aren't near 1
 HALF_EXPONENTIALS: Final = {"exp": LOG2_E, "exp2": 1.0}
 """Factors of the operand of exponentials to base 2, whose instruction is right to 22 bits; an operand of 8 bits
 times the factor has 24 bits, of which up to 7 are before the point."""
@@ -76,6 +77,8 @@ class NvptxAssembler(Quotients):
         return self._exp(x) if name == "exp" and x.type == "f32" else None
 
     def for_half(self, name: str, *operands: Val) -> Val | None:
+        if name == "div" and not self.fast:
+            return self._half_quotient(*operands)
         if name not in HALF_EXPONENTIALS:
             return None
         (x,) = operands
@@ -156,6 +159,21 @@ class NvptxAssembler(Quotients):
 
     def _reciprocal(self, y: Val) -> Val:
         return self._approximate("rcp", y)
+
+    def _half_quotient(self, x: Val, y: Val) -> Val:
+        """Without a rare way, which f32 needs: a divisor far from 1 is brought nearer, so that its inverse is a normal
+        number; what the remainder lacks where it isn't exact is far below a half's last place, and where it says
+        nothing (of zeros and infinite numbers) the product is right."""
+        scale = self.const("f32", 1.0)
+        for beyond, bound, factor in (("FOrdLessThan", 1 / FAR, FAR), ("FOrdGreaterThan", FAR, 1 / FAR)):
+            there = self.inst(beyond, "bool", self._size(y), self.const("f32", bound))
+            scale = self.inst("Select", "f32", there, self.const("f32", factor), scale)
+        a, b = self._times(x, scale), self._times(y, scale)
+        inverse = self._reciprocal(b)
+        rough = self._times(a, inverse)
+        fine = self._fma(self._fma(self._minus(b), rough, a), inverse, rough)
+        told = self.inst("FOrdGreaterThan", "bool", self._size(fine), self.const("f32", 0.0))
+        return self.inst("Select", "f32", told, fine, rough)
 
     # exponentials
 
