@@ -2,6 +2,7 @@
 
 broadcast of broadcast, reshape of reshape, transpose of transpose    ->  one
 an identity broadcast, reshape, transpose, slice, flip, pad           ->  its operand
+a concat of slices of one value that lie behind each other            ->  one slice
 a reduction over no axes, or over axes of extent 1                    ->  a reshape
 elementwise operations on equal broadcasts                            ->  one broadcast of the small result
 """
@@ -9,6 +10,7 @@ elementwise operations on equal broadcasts                            ->  one br
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 from loopgrad.graph.nodes import Node, Value
@@ -78,6 +80,34 @@ def _single_concat(node: Node, builder: GraphBuilder) -> Value | None:
     return node.operands[0] if len(node.operands) == 1 else None
 
 
+def _rejoined(node: Node, builder: GraphBuilder) -> Value | None:
+    """Slices of one value, each of which begins where the one before it ends, are one slice."""
+    axis, pieces = node.attrs["axis"], [v.node for v in node.operands]
+    first = pieces[0]
+    if first is None or first.op != "slice":
+        return None
+    (x,), start, stop = first.operands, first.attrs["start"], first.attrs["stop"]
+    end = stop
+    for piece in pieces:
+        if piece is None or piece.op != "slice" or piece.operands != (x,) or set(piece.attrs["step"]) != {1}:
+            return None
+    for before, piece in pairwise(pieces):
+        assert before is not None
+        assert piece is not None
+        if piece.attrs["start"] != _replaced(start, axis, before.attrs["stop"][axis]):
+            return None
+        if piece.attrs["stop"] != _replaced(stop, axis, piece.attrs["stop"][axis]):
+            return None
+        end = piece.attrs["stop"]
+    if node.results[0].type == x.type:
+        return x
+    return builder.value("slice", x, start=start, stop=end, step=first.attrs["step"])
+
+
+def _replaced(places: tuple[int, ...], axis: int, place: int) -> tuple[int, ...]:
+    return (*places[:axis], place, *places[axis + 1 :])
+
+
 def _reduction_of_ones(node: Node, builder: GraphBuilder) -> Value | None:
     (x,) = node.operands
     if any(x.shape[a] != 1 for a in node.attrs["axes"]):
@@ -122,6 +152,6 @@ MOVEMENT_RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "slice": (_identity_slice,),
     "flip": (_identity_flip, _flip_of_flip),
     "pad": (_same_type,),
-    "concat": (_single_concat,),
+    "concat": (_single_concat, _rejoined),
     **dict.fromkeys(REDUCTIONS, (_reduction_of_ones,)),
 }

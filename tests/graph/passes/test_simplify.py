@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from loopgrad.graph import ops
@@ -163,6 +165,28 @@ def test_movement_is_composed():
         return [ops.transpose(ops.transpose(wide, (1, 2, 0)), (2, 0, 1)), ops.reshape(ops.reshape(x, (2, 2)), (4, 1))]
 
     assert result(program, f(4)) == ["broadcast", "reshape"]
+
+
+def test_slices_behind_each_other_are_one():
+    def cut(v, *ends):
+        return [ops.slice(v, (0, start), (2, stop)) for start, stop in pairwise(ends)]
+
+    assert result(lambda v: [ops.concat(cut(v, 0, 1, 4, 9), 1)], f(2, 9)) == []
+    assert result(lambda v: [ops.concat(cut(v, 1, 4, 6), 1)], f(2, 9)) == ["slice"]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        lambda v: [ops.slice(v, (0, 0), (2, 4)), ops.slice(v, (0, 5), (2, 9))],
+        lambda v: [ops.slice(v, (0, 4), (2, 9)), ops.slice(v, (0, 0), (2, 4))],
+        lambda v: [ops.slice(v, (0, 0), (1, 4)), ops.slice(v, (1, 4), (2, 9))],
+        lambda v: [ops.slice(v, (0, 0), (2, 4)), ops.slice(ops.neg(v), (0, 4), (2, 9))],
+        lambda v: [ops.slice(v, (0, 0), (2, 4)), ops.slice(v, (0, 4), (2, 9), (1, 2))],
+    ],
+)
+def test_other_slices_are_joined(pieces):
+    assert "concat" in result(lambda v: [ops.concat(pieces(v), 1)], f(2, 9))
 
 
 def test_elementwise_work_moves_in_front_of_broadcasts():
