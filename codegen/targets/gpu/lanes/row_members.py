@@ -26,6 +26,7 @@ BESIDE: Final = 16
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
 MOST_WEIGHT: Final = 8000  # of an invocation's code
 SECTOR: Final = 32  # bytes that memory gives at least
+NARROWEST: Final = 2  # bytes of an element of a vector: of narrower ones a vector were too many elements
 
 
 def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
@@ -83,7 +84,7 @@ def _read(kernel: Kernel, size: int) -> list[BufferParam]:
 
 def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
     """Elements side by side: those of a vector, of which rows of all stages are multiples."""
-    side = VECTOR_BYTES // max([4, *[param.dtype.itemsize for param in kernel.params]])
+    side = VECTOR_BYTES // max([NARROWEST, *[param.dtype.itemsize for param in kernel.params]])
     while side > 1 and any(stage.domain[-1] % side for stage in lanes):
         side //= 2
     return side
