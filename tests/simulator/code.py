@@ -47,6 +47,7 @@ def flavour() -> Flavour:
         barrier=(WAIT,),
         asked_memory=99 << 10,
         exchanges=True,
+        group_vectors=True,
         matrix_units=True,
         warpgroup_memory=227 << 10,
         waits=True,

@@ -273,18 +273,26 @@ class LlvmAssembler:
         self._write(self._address(address), value)
 
     def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
-        kind, words, bytes = _vector(type, count)
-        vector = self._recast(self._load_words(address, words, bytes, invariant), words, kind)
+        _, words, bytes = _vector(type, count)
+        return self._elements(self._load_words(address, words, bytes, invariant), type, count)
+
+    def _elements(self, loaded: str, type: str, count: int) -> list[Val]:
+        """Of words."""
+        kind, words, _ = _vector(type, count)
+        vector = self._recast(loaded, words, kind)
         return [self._value(type, f"extractelement {kind} {vector}, i32 {i}") for i in range(count)]
 
     def store_vector(self, address: Val, values: Sequence[Val]) -> None:
+        self._store_vector(self._address(address), values)
+
+    def _store_vector(self, place: str, values: Sequence[Val]) -> None:
         kind, words, bytes = _vector(values[0].type, len(values))
         vector = "poison"
         for i, x in enumerate(values):
             name = self._name()
             self._put(f"{name} = insertelement {kind} {vector}, {llvm_type(x.type)} {x.id}, i32 {i}")
             vector = name
-        self._put(f"store {words} {self._recast(vector, kind, words)}, {self._address(address)}, align {bytes}")
+        self._put(f"store {words} {self._recast(vector, kind, words)}, {place}, align {bytes}")
 
     def _load_words(self, address: Val, words: str, bytes: int, invariant: bool) -> str:
         more = ", !invariant.load !0" if invariant else ""
@@ -434,6 +442,15 @@ class LlvmAssembler:
 
     def shared_set(self, array: str, index: Val, value: Val) -> None:
         self._write(self._cell(self.flavour.workgroup, array, value.type, index), value)
+
+    def shared_get_vector(self, array: str, index: Val, type: str, count: int) -> list[Val]:
+        _, words, bytes = _vector(type, count)
+        name, place = self._name(), self._cell(self.flavour.workgroup, array, type, index)
+        self._put(f"{name} = load {words}, {place}, align {bytes}")
+        return self._elements(name, type, count)
+
+    def shared_set_vector(self, array: str, index: Val, values: Sequence[Val]) -> None:
+        self._store_vector(self._cell(self.flavour.workgroup, array, values[0].type, index), values)
 
     def shared_atomic(self, name: str, array: str, index: Val, value: Val) -> Val:
         place = self._cell(self.flavour.workgroup, array, value.type, index)

@@ -24,7 +24,7 @@ class Flavour:
     `recipe_attributes` what a recipe does that is best with {registers} registers.
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
     `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some. `waits`: workgroups that
-    have begun go on whatever others wait for.
+    have begun go on whatever others wait for. `group_vectors`: memory of a workgroup is read and written by vectors.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -57,6 +57,7 @@ class Flavour:
     exchanges: bool = False
     matrix_units: bool = False
     waits: bool = False
+    group_vectors: bool = False
     atomic_float: str = ""
     quick: Mapping[str, tuple[float, str, float]] = field(default_factory=dict)
 

@@ -56,6 +56,7 @@ class LlvmImage:
             warpgroups=self.warpgroups,
             exchanges=f.exchanges,
             waits=f.waits,
+            group_vectors=f.group_vectors,
         )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:

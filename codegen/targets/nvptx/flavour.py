@@ -31,6 +31,7 @@ NVPTX: Final = Flavour(
     staged_attributes='"nvvm.minctasm"="{resident}"',
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
     exchanges=True,
+    group_vectors=True,
     matrix_units=True,
     waits=True,  # from compute capability 7.0 on each invocation goes on by itself
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have

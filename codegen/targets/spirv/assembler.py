@@ -395,6 +395,15 @@ class SpirvAssembler(Words):
     def shared_set(self, array: int, index: Val, value: Val) -> None:
         self.set(self._cell(WORKGROUP, value.type, array, index), value)
 
+    def shared_get_vector(self, array: int, index: Val, type: str, count: int) -> list[Val]:
+        """One by one: pointers to elements are no pointers to vectors."""
+        places = [self.inst("IAdd", "i32", index, self.const("i32", i)) for i in range(count)]
+        return [self.shared_get(array, place, type) for place in places]
+
+    def shared_set_vector(self, array: int, index: Val, values: Sequence[Val]) -> None:
+        for i, value in enumerate(values):
+            self.shared_set(array, self.inst("IAdd", "i32", index, self.const("i32", i)), value)
+
     def shared_atomic(self, name: str, array: int, index: Val, value: Val) -> Val:
         return self._atomic(name, self._cell(WORKGROUP, value.type, array, index), value, WORKGROUP_SCOPE)
 

@@ -26,6 +26,10 @@ class Across(Protocol):
         meet again before they come back."""
         ...
 
+    def before(self, own: Partial) -> Partial:
+        """The first of these. All invocations come here."""
+        ...
+
 
 def across(e: Emitter, r: Folding, plan: RunningTiles, member: Member) -> Across:
     return AcrossWarps(e, r, plan, member) if in_warps(e, plan) else AcrossGroup(e, r, plan, member)
@@ -72,6 +76,9 @@ class AcrossGroup:
             last = e.select(t.owner, last, t.own)
         return tuple(before), arrays[0].get(last)
 
+    def before(self, own: Partial) -> Partial:
+        return self.totals(own)[0]
+
 
 class AcrossWarps:
     """Within a warp in registers, then what the warps of a row have, one after the other."""
@@ -87,13 +94,9 @@ class AcrossWarps:
         none = nothing(e, r)
         if self.members == 1:
             return none, own
-        lane = b.inst("BitwiseAnd", "i32", t.chunk, b.const("i32", self.members - 1))
-        mine = scanned_by_exchange(e, r, lane, own, self.members)
-        some = b.inst("UGreaterThan", "bool", lane, b.const("i32", 0))
-        behind = [exchanged(e, x, lambda v: b.behind(v, 1)) for x in mine]
-        before = tuple([e.select(some, x, y) for x, y in zip(behind, none, strict=True)])
+        before, mine = self._of_warp(own)
         array = self.array
-        last = b.inst("IEqual", "bool", lane, b.const("i32", self.members - 1))
+        last = b.inst("IEqual", "bool", self._lane(), b.const("i32", self.members - 1))
         place = b.inst("UDiv", "i32", t.own, b.const("i32", self.members))
         e.when(last, lambda: array.set(place, mine))
         b.barrier()
@@ -109,3 +112,20 @@ class AcrossWarps:
             above = tuple([e.select(mark, x, y) for x, y in zip(whole, above, strict=True)])
             whole = later
         return combined(e, r, above, before), whole
+
+    def before(self, own: Partial) -> Partial:
+        if self.members == 1:
+            return nothing(self.e, self.r)
+        return self._of_warp(own)[0] if self.warps < 2 else self.totals(own)[0]
+
+    def _lane(self) -> Val:
+        """The invocation's number among those that exchange registers."""
+        return self.e.b.inst("BitwiseAnd", "i32", self.member.chunk, self.e.b.const("i32", self.members - 1))
+
+    def _of_warp(self, own: Partial) -> tuple[Partial, Partial]:
+        """What those before this one have, and what it has with them."""
+        e, b, lane = self.e, self.e.b, self._lane()
+        mine = scanned_by_exchange(e, self.r, lane, own, self.members)
+        some = b.inst("UGreaterThan", "bool", lane, b.const("i32", 0))
+        behind = [exchanged(e, x, lambda v: b.behind(v, 1)) for x in mine]
+        return tuple([e.select(some, x, y) for x, y in zip(behind, nothing(e, self.r), strict=True)]), mine

@@ -18,6 +18,7 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction, RunningTotal, walk
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import RoutineRow
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type, register_type
@@ -40,6 +41,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     batches,
     by_groups,
     fold_tiles,
+    group_type,
     left_by,
     parts,
     streamed_tiles,
@@ -87,8 +89,9 @@ def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
 
 def running_mapping(kernel: Kernel, running: RunningTotal, geometry: Geometry) -> LaneMapping:
     """That of a kernel with a running total."""
-    sizes = group_sizes(folding(running))
-    tiles = running_tiles(kernel, running, geometry.group, geometry.memory, sizes, geometry.waits)
+    sizes, leaves = group_sizes(folding(running)), running.leaves or (running.dtype,)
+    near = VECTOR_BYTES // min(SIZE[group_type(dtype)] for dtype in leaves) if geometry.group_vectors else 1
+    tiles = running_tiles(kernel, running, geometry.group, geometry.memory, sizes, geometry.waits, near)
     return LaneMapping(group=geometry.group, running=tiles, resident=RESIDENT if tiles.chained else 0)
 
 

@@ -10,7 +10,7 @@ from loopgrad.codegen.kernel.nodes import Reduction, RunningTotal
 from loopgrad.codegen.math import sums_of_exponentials
 from loopgrad.codegen.math.compensated import added, balanced, merged, rounded
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, ByOps
-from loopgrad.codegen.targets.gpu.assembler import Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.arrays import narrowed, widened
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
@@ -120,6 +120,27 @@ class GroupArray:
     def get(self, index: Val) -> Val:
         return narrowed(self.b, self.type, self.b.shared_get(self.array, index, self.stored))
 
+    @property
+    def wide(self) -> int:
+        """Elements of the widest vector."""
+        return VECTOR_BYTES // SIZE[self.stored]
+
+    def set_side(self, index: Val, values: Sequence[Val]) -> None:
+        """Some side by side: as many vectors, each aligned, as they are."""
+        for first in range(0, len(values), self.wide):
+            some = [widened(self.b, self.type, x) for x in values[first : first + self.wide]]
+            self.b.shared_set_vector(self.array, self._further(index, first), some)
+
+    def get_side(self, index: Val, count: int) -> list[Val]:
+        found = list[Val]()
+        for first in range(0, count, self.wide):
+            many = min(self.wide, count - first)
+            found += self.b.shared_get_vector(self.array, self._further(index, first), self.stored, many)
+        return [narrowed(self.b, self.type, x) for x in found]
+
+    def _further(self, index: Val, by: int) -> Val:
+        return self.b.inst("IAdd", "i32", index, self.b.const("i32", by)) if by else index
+
 
 class RowArray:
     """An array in memory of the workgroup with an element for each row of a tile, as lanes see it. Implements
@@ -181,3 +202,19 @@ class GroupPartials:
 
     def get(self, index: Val) -> Partial:
         return tuple([array.get(index) for array in self.arrays])
+
+
+class CarriedPartial:
+    """What an invocation keeps from tile to tile: nothing at first."""
+
+    def __init__(self, e: Emitter, r: Folding) -> None:
+        self.b, start = e.b, nothing(e, r)
+        self.variables: list[tuple[Variable, str]] = [(e.b.local(v.type), v.type) for v in start]
+        self.set(start)
+
+    def get(self) -> Partial:
+        return tuple([self.b.get(*v) for v in self.variables])
+
+    def set(self, partial: Partial) -> None:
+        for (variable, _), value in zip(self.variables, partial, strict=True):
+            self.b.set(variable, value)

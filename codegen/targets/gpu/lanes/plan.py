@@ -69,6 +69,7 @@ class Geometry:
     warpgroups: bool = False  # which have matrix units together
     exchanges: bool = False  # neighbouring invocations exchange registers
     waits: bool = False  # workgroups that have begun go on whatever others wait for
+    group_vectors: bool = False  # memory of a workgroup is read and written by vectors
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,21 +5,29 @@ rows, or a piece of a long one; where `inner` is large, `columns` of its element
 owns `each` neighbouring positions of one column. A long row is one workgroup's, tile after tile, where there are
 many rows; else it is cut into `spans`, whose totals another launch leaves in scratch memory before, or workgroups hand
 on as they go: then each tile is a span.
+
+Where a target reads memory of the workgroup by vectors, and elements of a row are neighbours, an invocation owns whole
+vectors: an odd number of them, so that those of neighbours lie in different banks. Rows then begin at multiples of what
+their invocations own, and have a power of two of these, so that those of a short row exchange registers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, RunningTotal
-from loopgrad.codegen.targets.gpu.assembler import WARP
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 
 MOST_EACH: Final = 15  # positions of an invocation: odd, so that neighbours begin in different banks
 TILE_BYTES: Final = 24 << 10  # of memory of the workgroup: several workgroups should run side by side
-MOST_CHAINED: Final = 33  # the same of chained spans: what each waits for takes as long for a long one
+MOST_CHAINED: Final = 36  # the same of chained spans: what each waits for takes as long for a long one
 CHAINED_BYTES: Final = 40 << 10
+MOST_SHORT: Final = 36  # the same of short rows in vectors: a row had better be one tile
+EXCHANGE_COST: Final = 4  # of combining what invocations of a row have, in positions of each; twice that beyond a warp
 MOST_COLUMNS: Final = 128
 ENOUGH: Final = 1024  # workgroups that fill a device
 MANY: Final = 2048  # into which long rows are cut where there are fewer
@@ -29,12 +37,14 @@ FEW_TILES: Final = 4  # of a row: one workgroup has made them before another lau
 FEWEST_CHAINED: Final = 1536  # spans: each waits for those before it, fewer are soon made twice
 RESIDENT: Final = 6  # workgroups of 256 side by side, where they wait for each other
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
+MOST_BESIDE: Final = 32  # lanes of vectors that it runs at once
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTiles:
     """See the module's text. `chunks`: invocations that share a column of a tile. `tiles`: of a row. `per_span`: tiles
-    of a span. `unrolled`: lanes that an invocation runs at once. `totals`: only those of the spans are made. `chained`:
+    of a span. `unrolled`: lanes that an invocation runs at once, `side` of which lie side by side. `near`: elements of
+    a vector in memory of the workgroup; 1: one by one. `totals`: only those of the spans are made. `chained`:
     workgroups wait for those of others."""
 
     outer: int
@@ -48,6 +58,8 @@ class RunningTiles:
     per_span: int
     group: int
     unrolled: int = 1
+    side: int = 1
+    near: int = 1
     totals: bool = False
     chained: bool = False
 
@@ -62,9 +74,24 @@ class RunningTiles:
         return self.rows * self.positions * self.columns
 
     @property
+    def pitch(self) -> int:
+        """Places in memory of the workgroup from row to row of a tile."""
+        return (self.positions if self.near == 1 else self.chunks * self.each) * self.columns
+
+    @property
     def slack(self) -> int:
-        """Elements by which the invocations' positions reach beyond those of a row."""
-        return (self.chunks * self.each - self.positions) * self.columns
+        """Places by which the invocations' positions reach beyond those of the last row."""
+        return self.chunks * self.each * self.columns - self.pitch
+
+    @property
+    def room(self) -> int:
+        """Places of a tile."""
+        return self.rows * self.pitch + self.slack
+
+    @property
+    def padding(self) -> int:
+        """Places of a row of a whole tile that no element has."""
+        return self.pitch - self.positions * self.columns
 
     @property
     def owners(self) -> int:
@@ -96,21 +123,43 @@ class RunningTiles:
 
 
 def running_tiles(
-    kernel: Kernel, running: RunningTotal, group: int, memory: int, sizes: tuple[int, int], waits: bool = False
+    kernel: Kernel,
+    running: RunningTotal,
+    group: int,
+    memory: int,
+    sizes: tuple[int, int],
+    waits: bool = False,
+    near: int = 1,
 ) -> RunningTiles:
     """The layout for workgroups of `group` invocations with so much memory. `sizes`: bytes there of a term, and of what
-    is combined so far. `waits`: workgroups may wait for those that have begun."""
-    plan = _cut(running.shape, group, most_each(group, memory, sizes))
+    is combined so far. `waits`: workgroups may wait for those that have begun. `near`: elements of a vector in memory
+    of the workgroup."""
+    near = near if running.shape[2] == 1 else 1
+    most = partial(most_each, group, memory, sizes, near)
+    longest = most(CHAINED_BYTES, MOST_SHORT)
+    if near > 1 and running.shape[1] <= group * longest:
+        plan = _whole_rows(running.shape, group, near, longest)
+    else:
+        plan = _cut(running.shape, group, near, most(TILE_BYTES, MOST_EACH))
     # what a lane fails with may keep workgroups that begin later from running: nobody should wait for these
     sure = not (kernel.stacks or kernel.errors)
     if waits and sure and running.function is None and plan.spans > 1 and plan.inner == 1 and group % WARP == 0:
-        longer = _cut(running.shape, group, most_each(group, memory, sizes, CHAINED_BYTES, MOST_CHAINED))
+        longer = _cut(running.shape, group, near, most(CHAINED_BYTES, MOST_CHAINED))
         if longer.spans > 1 and longer.outer * longer.tiles >= FEWEST_CHAINED:
             plan = replace(longer, per_span=1, chained=True)
+    plan = replace(plan, side=_side(kernel, running, plan)) if near > 1 else plan
     return replace(plan, unrolled=most_unrolled(kernel, plan))
 
 
-def _cut(shape: tuple[int, int, int], group: int, most: int) -> RunningTiles:
+def _side(kernel: Kernel, running: RunningTotal, plan: RunningTiles) -> int:
+    """Lanes that read, and whose totals are written, side by side: of every row, or of whole tiles of the only one."""
+    widest = max(dtype.itemsize for dtype in running.leaves or (running.dtype,))
+    side = lanes_side_by_side(kernel, VECTOR_BYTES // widest) if straight(kernel) else 1
+    alone = plan.outer == 1 and plan.tiles > 1 and not running.reverse
+    return side if alone or plan.extent % side == 0 else 1
+
+
+def _cut(shape: tuple[int, int, int], group: int, near: int, most: int) -> RunningTiles:
     """With at most so many positions of an invocation."""
     outer, extent, inner = shape
     columns = even_columns(inner, min(MOST_COLUMNS, group))
@@ -126,14 +175,27 @@ def _cut(shape: tuple[int, int, int], group: int, most: int) -> RunningTiles:
         tiles = -(-extent // (chunks * each))
         wanted, alone = (MANY, ENOUGH) if inner == 1 else (ENOUGH, FEW_BLOCKS)
         per_span = -(-tiles // spans(tiles, outer * blocks, wanted, alone))
-    return RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group)
+    return RunningTiles(outer, extent, inner, columns, chunks, each, rows, tiles, per_span, group, near=near)
 
 
-def most_each(group: int, memory: int, sizes: tuple[int, int], tile: int = TILE_BYTES, limit: int = MOST_EACH) -> int:
-    """As many positions of an invocation as memory of the workgroup allows; odd."""
-    element, partial = sizes
-    most = min((min(tile, memory) - 2 * group * partial) // (group * element), limit)
-    return max(most - (most + 1) % 2, 1)
+def _whole_rows(shape: tuple[int, int, int], group: int, near: int, most: int) -> RunningTiles:
+    """One tile for a row, or for some: with the invocations of a row, a power of two, that have least to do."""
+    outer, extent, _ = shape
+    found = []
+    for members in [1 << k for k in range(group.bit_length())]:
+        each = (-(-extent // (members * near)) | 1) * near
+        steps = (members - 1).bit_length() + (members > WARP) * WARP.bit_length()
+        if each <= most and members <= group:
+            found.append((members * (each + EXCHANGE_COST * steps), members, each))
+    _, members, each = min(found)
+    return RunningTiles(outer, extent, 1, 1, members, each, min(group // members, outer), 1, 1, group, near=near)
+
+
+def most_each(group: int, memory: int, sizes: tuple[int, int], near: int, tile: int, limit: int) -> int:
+    """As many positions of an invocation as memory of the workgroup allows: an odd number of vectors."""
+    element, combined = sizes
+    most = min((min(tile, memory) - 2 * group * combined) // (group * element), limit) // near
+    return max(most - (most + 1) % 2, 1) * near
 
 
 def even_columns(inner: int, most: int) -> int:
@@ -150,10 +212,13 @@ def spans(tiles: int, rows: int, wanted: int, alone: int) -> int:
 
 
 def most_unrolled(kernel: Kernel, plan: RunningTiles) -> int:
-    """A number of lanes that divides those of an invocation, or nearly: those that are left run one by one."""
+    """A number of lanes that divides those of an invocation, or nearly: those that are left run one by one, or as many
+    as lie side by side."""
     if not straight(kernel):
         return 1
-    most = max(min(plan.size // plan.stride, MOST_EACH, UNROLLED_WEIGHT // weight(kernel)), 1)
-    if plan.size % plan.stride:
+    beside = plan.stride * plan.side
+    limit = MOST_EACH if plan.side == 1 else MOST_BESIDE
+    most = max(min(plan.size // plan.stride, limit, UNROLLED_WEIGHT // weight(kernel)) // plan.side, 1)
+    if plan.size % plan.stride and plan.side == 1:
         return min(most, 5)
-    return min(range(1, most + 1), key=lambda n: sum(divmod(plan.size // plan.stride, n)))
+    return plan.side * min(range(1, most + 1), key=lambda n: sum(divmod(plan.size // beside, n)))

@@ -19,6 +19,7 @@ from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, of_words, to_memory, words_of
 from loopgrad.codegen.targets.gpu.lanes.windows import overlapping
+from loopgrad.graph.types import DType
 
 WORD: Final = 4  # bytes: narrower accesses aren't faster together
 ACCESSES: Final = ("load", "store")
@@ -135,9 +136,7 @@ def emit_access(
         rows = operands[first : first + side]
         place = e.element(param, rows[0][0])
         if op.opcode == "store":
-            values = [x for _, x in rows]
-            stored = words_of(e, values) if pairs else [to_memory(e, x, dtype) for x in values]
-            store = partial(e.b.store_vector, place, stored)
+            store = partial(store_side, e, place, [x for _, x in rows], dtype)
             if inside:
                 e.when(inside[first], store)
             else:
@@ -149,3 +148,9 @@ def emit_access(
         loaded = e.b.load_vector(place, type, count, invariant=constant)
         found += of_words(e, loaded) if pairs else [from_memory(e, x, dtype) for x in loaded]
     return found
+
+
+def store_side(e: Emitter, place: Val, values: Sequence[Val], dtype: DType) -> None:
+    """Elements side by side from an address on, of a word at least together."""
+    stored = words_of(e, values) if dtype.name == "bfloat16" else [to_memory(e, x, dtype) for x in values]
+    e.b.store_vector(place, stored)

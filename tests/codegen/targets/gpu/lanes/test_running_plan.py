@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, ErrorSite, Kernel, KOp, KValue, RunningTotal
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.lanes import running_plan
 from loopgrad.codegen.targets.gpu.lanes.chained_spans import FAN, level_sizes
 from loopgrad.codegen.targets.gpu.lanes.running_plan import ENOUGH, FEW_TILES, MANY, RunningTiles, running_tiles
@@ -34,8 +35,9 @@ def planned(shape: tuple[int, int, int], *workgroup: Any, errors: tuple[ErrorSit
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("group", "memory"), [(256, 48 << 10), (64, 16 << 10), (128, 32 << 10), (1024, 64 << 10)])
 @pytest.mark.parametrize("sizes", [(4, 4), (4, 8), (8, 8), (8, 16)])
-def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int]) -> None:
-    plan = planned(shape, group, memory, sizes)
+@pytest.mark.parametrize("vectors", [False, True])
+def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tuple[int, int], vectors: bool) -> None:
+    plan = planned(shape, group, memory, sizes, False, VECTOR_BYTES // sizes[0] if vectors else 1)
     size, (outer, extent, inner) = prod(shape), shape
     assert plan.owners <= group
     assert plan.chunks * plan.each >= plan.positions
@@ -43,8 +45,14 @@ def test_tiles(shape: tuple[int, int, int], group: int, memory: int, sizes: tupl
     assert plan.spans * plan.per_span >= plan.tiles > (plan.spans - 1) * plan.per_span
     assert plan.blocks * plan.columns >= inner > (plan.blocks - 1) * plan.columns
     assert plan.count * plan.per_span * plan.size >= size
-    used = (plan.size + plan.slack) * sizes[0] + 2 * group * sizes[1]
+    used = plan.room * sizes[0] + 2 * group * sizes[1]
     assert used <= memory
+    if plan.near > 1:  # neighbours' vectors lie in different banks, and rows apart
+        assert plan.inner == 1
+        assert plan.each // plan.near % 2 == 1
+        assert plan.chunks & (plan.chunks - 1) == 0
+        assert plan.padding >= 0 == plan.slack
+    assert plan.size % plan.side == 0 == plan.unrolled % plan.side
     if plan.tiles > FEW_TILES:  # no workgroup walks where others idle
         assert min(plan.count * plan.per_span, ENOUGH * 3 // 4) <= plan.count <= MANY + outer * plan.blocks
     if size >= 1 << 22:
@@ -81,3 +89,13 @@ def test_nobody_waits_for_lanes_that_may_fail() -> None:
     shape = (1, 1 << 28, 1)
     assert planned(shape, 256, 48 << 10, (4, 8), True).chained
     assert not planned(shape, 256, 48 << 10, (4, 8), True, errors=(ErrorSite("index", "", None),)).chained
+
+
+@pytest.mark.parametrize(
+    ("shape", "side"), [((1 << 16, 1000, 1), 4), ((1 << 16, 1001, 1), 1), ((1, (1 << 24) + 3, 1), 4)]
+)
+def test_elements_come_as_vectors_where_all_rows_begin_with_one(shape: tuple[int, int, int], side: int) -> None:
+    plan = planned(shape, 256, 48 << 10, (4, 8), True, 4)
+    assert plan.side == side
+    assert plan.near == 4
+    assert plan.tiles == 1 or plan.chained

@@ -1,0 +1,184 @@
+"""The lanes of a running total's tile (see running_plan), dealt out among the invocations of the workgroup: neighbours
+read and write neighbours, `side` lanes of an invocation at a time as vectors. What they make waits in memory of the
+workgroup for the invocations that own it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from loopgrad.codegen.kernel.nodes import RunningTotal
+from loopgrad.codegen.targets.gpu.assembler import Val
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
+from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
+from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray, Partial
+from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
+from loopgrad.codegen.targets.gpu.lanes.running_tile import RunningTile
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD, store_side
+from loopgrad.codegen.targets.gpu.lanes.tiles import EmitOps, emit_together
+
+
+class DealtLanes:
+    """The arrays of the workgroup, one for each leaf of a term, and this invocation's lanes. Implements
+    Contribution."""
+
+    meets = False
+
+    def __init__(self, e: Emitter, plan: RunningTiles, running: RunningTotal, emit_block: EmitOps) -> None:
+        self.e, self.b, self.plan, self.running, self.emit_block = e, e.b, plan, running, emit_block
+        self.leaves = running.leaves or (running.dtype,)
+        self.arrays = [GroupArray(e, register_type(dtype), plan.room) for dtype in self.leaves]
+        self.own = e.b.local_id()
+        self.even = plan.extent % plan.side == 0
+        self.together = 1  # lanes that give what lies side by side
+        self.given: list[tuple[Val, tuple[Val, ...]]] = []  # by those of them that have come: the place, the term
+
+    @property
+    def results(self) -> list[tuple[int, int]]:
+        """The leaves that are stored, and the parameters where."""
+        return [(leaf, self.running.param + n) for n, leaf in enumerate(self.running.taken or (0,))]
+
+    def add(self, e: Emitter, slot: int, *terms: Val) -> None:
+        self.given.append((e.position, terms))
+        if len(self.given) < self.together:
+            return
+        place = self.place(self.given[0][0])
+        for leaf, array in enumerate(self.arrays):
+            values = [given[leaf] for _, given in self.given]
+            if len(values) == 1:
+                array.set(place, values[0])
+            else:
+                array.set_side(place, values)
+        self.given = []
+
+    def join(self, e: Emitter, slot: int, partial: Partial) -> None:
+        raise AssertionError("a running total has terms only")
+
+    def place(self, position: Val) -> Val:
+        """Where a position of a tile is in the arrays: the padding of a row is where the total ends."""
+        b, plan, ahead = self.b, self.plan, self.plan.slack if self.running.reverse else 0
+        if plan.padding > 0:
+            ahead = plan.padding if self.running.reverse else 0
+            if plan.rows > 1:
+                row = b.inst("UDiv", "i32", position, b.const("i32", plan.positions))
+                position = b.inst("IAdd", "i32", position, b.inst("IMul", "i32", row, b.const("i32", plan.padding)))
+        return b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
+
+    def load(self, tile: RunningTile) -> None:
+        """The terms of the tile's lanes, each where its owner finds it."""
+        with self.e.contributing(self):
+            self.run(tile)
+        self.b.barrier()
+
+    def run(self, tile: RunningTile) -> None:
+        """This invocation's lanes of the tile, in the order of memory: every `stride`-th, or as many vectors."""
+        e, b, plan, body = self.e, self.b, self.plan, self.e.kernel.body
+        at_once = plan.stride * plan.unrolled
+
+        def some(first: Val, ahead: list[int], side: int) -> None:
+            lanes = [partial(tile.enter, first, body.arguments, a, n % side) for n, a in enumerate(ahead)]
+            self.together = side
+            emit_together(e, lanes, body, self.emit_block, side)
+            self.together = 1
+
+        def batch(k: Val) -> None:
+            first = b.inst("IAdd", "i32", self._first(plan.side), b.inst("IMul", "i32", k, b.const("i32", at_once)))
+            some(
+                first,
+                [plan.stride * u + i for u in range(0, plan.unrolled, plan.side) for i in range(plan.side)],
+                plan.side,
+            )
+
+        def few(place: Val, many: int) -> None:
+            if many > 1:
+                some(place, list(range(many)), many)
+                return
+            tile.enter(place, body.arguments)
+            e.restart()
+            self.emit_block(e, body)
+
+        def whole() -> None:
+            batches = plan.size // at_once
+            counted(e, b.const("i32", batches), batch)
+            if batches * at_once < plan.size:
+                self._each(tile, few, batches * at_once)
+
+        def dealt() -> None:
+            if plan.unrolled > 1:
+                e.one_of(tile.whole, whole, lambda: self._each(tile, few))
+            else:
+                self._each(tile, few)
+
+        self._by_those_that_have_some(dealt)
+
+    def _first(self, many: int) -> Val:
+        """The first position of the invocation, where each has so many side by side."""
+        return self.b.inst("IMul", "i32", self.own, self.b.const("i32", many)) if many > 1 else self.own
+
+    def _by_those_that_have_some(self, dealt: Callable[[], None]) -> None:
+        if self.plan.stride < self.b.group:
+            self.e.when(self._less(self.own, self.plan.stride), dealt)
+        else:
+            dealt()
+
+    def _each(self, tile: RunningTile, body: Callable[[Val, int], None], start: int = 0) -> None:
+        """body(place, lanes from there on) of the tile's places from `start` on that are this invocation's."""
+        b, place = self.b, self.b.local("i32")
+        many = self.plan.side if self.even else 1
+        first = self._first(many)
+        b.set(place, b.inst("IAdd", "i32", first, b.const("i32", start)) if start else first)
+
+        def one() -> None:
+            now = b.get(place, "i32")
+            body(now, many)
+            b.set(place, b.inst("IAdd", "i32", now, b.const("i32", self.plan.stride * many)))
+
+        emit_loop(self.e, lambda: b.inst("SLessThan", "bool", b.get(place, "i32"), tile.count), one)
+
+    def store(self, tile: RunningTile) -> None:
+        """The tile's totals, in the order of memory."""
+        b, plan = self.b, self.plan
+        step, size = plan.stride * plan.side, plan.size
+
+        def checked(position: Val, many: int, ahead: int = 0) -> None:
+            at = b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
+            inside = tile.stored(at)
+            if inside is None:
+                self._store(tile, position, ahead, many)
+            else:
+                self.e.when(inside, lambda: self._store(tile, position, ahead, many))
+
+        def whole() -> None:
+            first = self._first(plan.side)
+            for ahead in range(0, size - step + 1, step):
+                checked(first, plan.side, ahead)
+            if size % step:
+                ahead = size - size % step
+                self.e.when(self._less(first, size - ahead), lambda: checked(first, plan.side, ahead))
+
+        self._by_those_that_have_some(lambda: self.e.one_of(tile.whole, whole, lambda: self._each(tile, checked)))
+        # other invocations read what the next tile's terms replace
+        if tile.shift is not None or (plan.tiles > 1 and not self.even):
+            b.barrier()
+
+    def _store(self, tile: RunningTile, position: Val, ahead: int, many: int) -> None:
+        e, b = self.e, self.b
+        tile.place(position, ahead)
+        place = self.place(e.position)
+        for leaf, param in self.results:
+            dtype, address = self.leaves[leaf], e.element(param, e.lane)
+            if many == 1:
+                b.store(address, to_memory(e, self.arrays[leaf].get(place), dtype))
+                continue
+            found = self.arrays[leaf].get_side(place, many)
+            size = SIZE[memory_type(dtype)]
+            if many * size >= WORD:
+                store_side(e, address, found, dtype)
+                continue
+            for i, value in enumerate(found):
+                b.store(e.offset(address, i * size), to_memory(e, value, dtype))
+
+    def _less(self, x: Val, limit: int) -> Val:
+        return self.b.inst("ULessThan", "bool", x, self.b.const("i32", limit))
