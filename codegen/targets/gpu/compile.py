@@ -18,6 +18,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program, RoutineRow
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
+from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
@@ -71,8 +72,9 @@ class _Kernels:
 
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
-    straightened = replace(program, kernels=tuple([written_out(chosen(kernel)) for kernel in program.kernels]))
-    program = with_epilogues(with_row_stages(with_pieces(with_stack_rows(straightened)), image.geometry))
+    straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
+    launched = with_stack_rows(straightened)
+    program = with_epilogues(with_row_stages(with_pieces(launched), image.geometry))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     met: list[RoutineRow] = []
@@ -102,3 +104,8 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     stages = {stage: partial(texts.__getitem__, stage) for stage in texts}
     written = StageTexts({"kernel": lambda: "\n\n".join(map(print_kernel, program.kernels)), **stages})
     return Artifact(record, done.program.constants, code, written)
+
+
+def _straightened(kernel: Kernel) -> Kernel:
+    plain = written_out(chosen(kernel))
+    return plain if plain.running is None else flat(plain)

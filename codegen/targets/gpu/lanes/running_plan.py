@@ -37,15 +37,16 @@ FEW_TILES: Final = 4  # of a row: one workgroup has made them before another lau
 FEWEST_CHAINED: Final = 1536  # spans: each waits for those before it, fewer are soon made twice
 RESIDENT: Final = 6  # workgroups of 256 side by side, where they wait for each other
 UNROLLED_WEIGHT: Final = 400  # of the lanes that an invocation runs at once
-MOST_BESIDE: Final = 32  # lanes of vectors that it runs at once
+MOST_BESIDE: Final = 32  # lanes of vectors, or of a row, that it runs at once
+LINE: Final = 32  # elements side by side that memory had better hand out at once
 
 
 @dataclass(frozen=True, slots=True)
 class RunningTiles:
     """See the module's text. `chunks`: invocations that share a column of a tile. `tiles`: of a row. `per_span`: tiles
     of a span. `unrolled`: lanes that an invocation runs at once, `side` of which lie side by side. `near`: elements of
-    a vector in memory of the workgroup; 1: one by one. `totals`: only those of the spans are made. `chained`:
-    workgroups wait for those of others."""
+    a vector in memory of the workgroup; 1: one by one. `own_rows`: invocations run lanes of the row in which they own
+    positions. `totals`: only those of the spans are made. `chained`: workgroups wait for those of others."""
 
     outer: int
     extent: int
@@ -60,6 +61,7 @@ class RunningTiles:
     unrolled: int = 1
     side: int = 1
     near: int = 1
+    own_rows: bool = False
     totals: bool = False
     chained: bool = False
 
@@ -147,7 +149,10 @@ def running_tiles(
         longer = _cut(running.shape, group, near, most(CHAINED_BYTES, MOST_CHAINED))
         if longer.spans > 1 and longer.outer * longer.tiles >= FEWEST_CHAINED:
             plan = replace(longer, per_span=1, chained=True)
-    plan = replace(plan, side=_side(kernel, running, plan)) if near > 1 else plan
+    if near > 1:
+        side = _side(kernel, running, plan)
+        lines = plan.tiles == 1 and plan.chunks * side >= LINE and straight(kernel)
+        plan = replace(plan, side=side, own_rows=lines)
     return replace(plan, unrolled=most_unrolled(kernel, plan))
 
 
@@ -216,6 +221,8 @@ def most_unrolled(kernel: Kernel, plan: RunningTiles) -> int:
     as lie side by side."""
     if not straight(kernel):
         return 1
+    if plan.own_rows:
+        return max(min(plan.each, MOST_BESIDE, UNROLLED_WEIGHT // weight(kernel)) // plan.side, 1) * plan.side
     beside = plan.stride * plan.side
     limit = MOST_EACH if plan.side == 1 else MOST_BESIDE
     most = max(min(plan.size // plan.stride, limit, UNROLLED_WEIGHT // weight(kernel)) // plan.side, 1)

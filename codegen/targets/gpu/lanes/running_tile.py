@@ -46,8 +46,7 @@ class RunningTile(Tile):
             if reverse and plan.extent % plan.positions:
                 missing = b.inst("ISub", "i32", b.const("i32", plan.positions), self.valid)
                 self.shift = b.inst("IMul", "i32", missing, b.const("i32", plan.columns))
-            cut = row_dims(domain, plan.outer)
-            self.outer, self.inner = digits(e, self.row, domain[:cut]), domain[cut:]
+            self.outer, self.inner = _row_indices(e, plan, self.row)
         inner = b.const("i64", plan.inner)
         self.column = b.inst("IAdd", "i64", b.inst("IMul", "i64", first, inner), unit.first_column)
         start = b.inst("IMul", "i64", self.row, b.const("i64", plan.extent * plan.inner))
@@ -88,3 +87,26 @@ class RunningTile(Tile):
         if self.unit.width is None:
             return None
         return self.e.b.inst("ULessThan", "bool", self.split(position)[1], self.unit.width)
+
+
+class OwnRow(Tile):
+    """A whole row of a unit, number `near` (i32) of those that its tile may have. `there`: whether it has that."""
+
+    def __init__(self, e: Emitter, plan: RunningTiles, unit: Unit, near: Val) -> None:
+        self.e, b = e, e.b
+        first = b.inst("IMul", "i64", unit.group, b.const("i64", plan.rows))
+        row, last = e.offset(first, e.resize(near, "i64", signed=False)), b.const("i64", plan.outer - 1)
+        self.there = b.inst("SLessThanEqual", "bool", row, last)
+        if plan.owners < b.group:
+            self.there = e.both(self.there, b.inst("ULessThan", "bool", near, b.const("i32", plan.rows)))
+        row = e.select(self.there, row, last)
+        self.outer, self.inner = _row_indices(e, plan, row)
+        self.column = b.const("i64", 0)
+        self.start = b.inst("IMul", "i64", row, b.const("i64", plan.extent))
+
+
+def _row_indices(e: Emitter, plan: RunningTiles, row: Val) -> tuple[list[Val], tuple[int, ...]]:
+    """The indices that number a row, and the dims of its lanes; none, and all, where those of all rows are numbered."""
+    domain = e.kernel.domain
+    cut = row_dims(domain, plan.outer) if len(domain) > 1 else 0
+    return digits(e, row, domain[:cut]), domain[cut:]
