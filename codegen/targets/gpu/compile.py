@@ -24,6 +24,7 @@ from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, wa
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
+from loopgrad.codegen.targets.gpu.lanes.running_terms import with_running_terms
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
 from loopgrad.codegen.targets.gpu.lanes.started import starts, with_starts
 from loopgrad.codegen.targets.gpu.lanes.windows import written_out
@@ -73,7 +74,7 @@ class _Kernels:
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
-    launched = with_stack_rows(straightened)
+    launched = with_stack_rows(with_running_terms(straightened))
     program = with_epilogues(with_row_stages(with_pieces(launched), image.geometry))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)

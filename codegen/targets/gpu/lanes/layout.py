@@ -413,6 +413,10 @@ def serial_note(kernel: Kernel, shared: LaneMapping, lanes: int) -> tuple[str, .
 
 def ways(kernel: Kernel, shared: LaneMapping) -> tuple[RoutineRow, ...]:
     """How lanes meet in elements, for `plan`."""
+    running = kernel.running
+    if running is not None and running.function is not None:
+        operands = ", ".join([f"{dtype.name}[{prod(kernel.domain)}]" for dtype in running.leaves])
+        return (RoutineRow("associative_scan", operands, "a running total whose lanes make its terms"),)
     found = {acc.param: acc.way(kernel) for acc in shared.accumulators}
     found |= dict.fromkeys(shared.copied, f"{shared.copies} private copies")
     rows, lanes = [], prod(kernel.domain)
