@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopgrad.codegen.program import MatmulStep
-from loopgrad.codegen.targets.gpu.interface import tiny_products
+from loopgrad.codegen.targets.gpu.interface import thin_product, tiny_products
 from loopgrad.graph.types import DType, float32, float64
 
 SIDES: Final = (256, 128, 64, 32, 16)
@@ -27,6 +27,8 @@ SHORTEST: Final = 8  # terms of a slab: two waits a slab must be worth it
 SMALLEST: Final = 8  # a product with a shorter side has no use for rectangles
 MANY_SUMS: Final = 64  # elements for each invocation, from which on it has twice as many of a row
 SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
+THIN_SIDE: Final = 128  # of rectangles of thin products, along their long side
+THIN_DEPTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +113,28 @@ def in_rectangles(step: MatmulStep, dtype: DType, group: int, memory: int) -> Pr
         return None
     if group < NEXT * NEXT or group & (group - 1) or tiny_products(step.batch, step.m, step.k, step.n):
         return None
+    if dtype is float32 and thin_product(step.m, step.k, step.n):
+        thin = _thin(step, group)
+        if thin.fits(dtype.bits // 8, memory):
+            return thin
     found = [_fitting(step, tall, broad, dtype.bits // 8, group, memory) for tall, broad in _shapes()]
     fitting = [product for product in found if product is not None]
     useful = [p for p in fitting if p.tall < 2 * step.m and p.broad < 2 * step.n] or fitting[-1:]
     return next((p for p in useful if p.tiles >= FEW_RECTANGLES), useful[-1] if useful else None)
+
+
+def _thin(step: MatmulStep, group: int) -> Product:
+    """Short rectangles of the whole short side, of which every invocation has elements of its own: there are too few
+    terms to share them out."""
+    short = max(SIDES[-1], 1 << (min(step.m, step.n) - 1).bit_length())
+    tall, broad = (THIN_SIDE, short) if step.n <= step.m else (short, THIN_SIDE)
+    wide = NEXT
+    while tall * broad < wide * group:
+        wide //= 2
+    high = tall * broad // (wide * group)
+    depth = max(min(THIN_DEPTH, 1 << (step.k - 1).bit_length()), group // short, SHORTEST)
+    shape = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group)
+    return Product(*shape, tall, broad, high, wide, depth, 2 if step.k > depth else 1)
 
 
 def _shapes() -> list[tuple[int, int]]:

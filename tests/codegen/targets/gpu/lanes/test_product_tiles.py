@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
+from loopgrad.codegen.targets.gpu import interface
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
 from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, in_rectangles
 from loopgrad.graph.types import TensorType, bfloat16, dtype_named, float32, float64, int32
@@ -71,6 +72,20 @@ def test_edges_and_batches(shape):
     rng = np.random.default_rng(m)
     left, right = rng.normal(size=(batch, m, k)), rng.normal(size=(batch, k, n))
     np.testing.assert_allclose(multiplied(left, right), left @ right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 180, 16, 13), (2, 20, 40, 150), (1, 129, 9, 60)])
+def test_thin_products(monkeypatch, shape):
+    monkeypatch.setattr(interface, "LONG", 100)
+    batch, m, k, n = shape
+    assert not worthwhile(ProductTask(1 << 9, m, k, n, False, False, float32, float32))
+    assert worthwhile(ProductTask(1 << 9, m, k, n, False, False, float64, float64))
+    found = in_rectangles(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10)
+    assert (max(found.tall, found.broad), found.slices) == (product.THIN_SIDE, 1)
+    rng = np.random.default_rng(m)
+    left, right = (rng.normal(size=s).astype(np.float32) for s in ((batch, m, k), (batch, k, n)))
+    for flags in ((False, False), (True, True)):
+        np.testing.assert_allclose(multiplied(left, right, *flags), left @ right, rtol=0, atol=1e-4)
 
 
 def test_nothing_beyond_the_matrix_is_read():
