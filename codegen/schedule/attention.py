@@ -7,6 +7,9 @@
 
 A batch may have given operands more axes, those of all calls alike; what isn't batched then is repeated. Rows are
 padded with zeros to whole copies of the routine, which changes no product.
+
+Keys and values that several heads of queries share are read as they are: what repeats them, `broadcast` or `reshape` of
+one (as of `lg.repeat`), falls away, and the routine is told which ones each head has.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FU
             return builder.inline(Call.of(node).function, node.operands)
         how = {**dict(node.attrs["routine"]), "precision": precision}
         del how["rank"]
+        if name == "attention":
+            operands, how["heads"] = _with_shared(operands)
         return _narrowed(builder.emit(name, operands, how), node, builder)
 
     return rebuild(graph, rewrite)
@@ -112,6 +117,46 @@ def _narrowed(results: Sequence[Value], node: Node, builder: GraphBuilder) -> li
         same = x.shape == wanted.shape
         found.append(x if same else builder.value("slice", x, start=start, stop=wanted.shape, step=step))
     return found
+
+
+def _with_shared(operands: list[Value]) -> tuple[list[Value], tuple[tuple[int, ...], ...]]:
+    """The operands of attention with keys and values that aren't repeated, where both are alike, and what the routine
+    has to know of that."""
+    q, *others = operands[:3]
+    keys, values = map(_before_repeats, others)
+    if keys is None or values is None or (keys.leading, keys.wide) != (values.leading, values.wide):
+        return operands, ()
+    return [q, keys.source, values.source, *operands[3:]], (keys.wide, keys.leading)
+
+
+class _Repeated(NamedTuple):
+    """What is repeated along leading axes: the source, its leading axes with 1 where it is, and those afterwards."""
+
+    source: Value
+    leading: tuple[int, ...]
+    wide: tuple[int, ...]
+
+
+def _before_repeats(x: Value) -> _Repeated | None:
+    """None where nothing is repeated, or not by whole matrices."""
+    x = _of_matrices(x)
+    node = x.node
+    if node is None or node.op != "broadcast":
+        return None
+    source, dims, rank = node.operands[0], tuple(node.attrs["dims"]), len(x.shape)
+    if dims[-2:] != (rank - 2, rank - 1) or source.shape[-2:] != x.shape[-2:]:
+        return None
+    leading = [1] * (rank - 2)
+    for d, n in zip(dims[:-2], source.shape, strict=False):
+        leading[d] = n
+    return _Repeated(_of_matrices(source), tuple(leading), x.shape[:-2])
+
+
+def _of_matrices(x: Value) -> Value:
+    """The same matrices before they were arranged otherwise."""
+    node = x.node
+    same = node is not None and node.op == "reshape" and node.operands[0].shape[-2:] == x.shape[-2:]
+    return node.operands[0] if node is not None and same else x
 
 
 def _repeated(x: Value, batch: tuple[int, ...], builder: GraphBuilder) -> Value | None:

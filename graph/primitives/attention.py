@@ -8,7 +8,9 @@
                           ->  the derivatives of q, k and v, of their dtype; along: the sum of ct * result over e
 
 Attributes: `causal`, `scale` (a float), `sides` ("", "b", "m", "bm": of bias and mask those that are there),
-`precision` (of the factors of products of float32: `lg.options(matmul_precision=)`).
+`precision` (of the factors of products of float32: `lg.options(matmul_precision=)`). Of attention: `heads`, where keys
+and values are those of several queries' matrices: the leading axes of queries, in an array of as many, and of those of
+keys and values, 1 where they are the same; else ().
 """
 
 from __future__ import annotations
@@ -47,6 +49,11 @@ def _scores(attrs: Attrs, q: Array, k: Array, sides: list[Array]) -> Array:
 
 
 def attention(attrs: Attrs, q: Array, k: Array, v: Array, *sides: Array) -> tuple[Array, Array]:
+    shape = q.shape[:-1]
+    if attrs["heads"]:
+        wide, leading = attrs["heads"]
+        q, k, v = (x.reshape(*axes, *x.shape[-2:]) for x, axes in ((q, wide), (k, leading), (v, leading)))
+        sides = tuple([np.broadcast_to(x, (*shape, k.shape[-2])).reshape(*wide, shape[-1], k.shape[-2]) for x in sides])
     scores = _scores(attrs, q, k, list(sides))
     most = scores.max(-1, keepdims=True)
     base = np.where(np.isneginf(most), 0, most)
@@ -54,7 +61,8 @@ def attention(attrs: Attrs, q: Array, k: Array, v: Array, *sides: Array) -> tupl
     norm = weights.sum(-1, keepdims=True)
     norm = np.where(norm == 0, np.float32(1), norm)
     result = weights.astype(q.dtype).astype(np.float32) @ v.astype(np.float32) / norm
-    return result.astype(q.dtype), (base + np.log(norm)).astype(np.float32)
+    normal = (base + np.log(norm)).astype(np.float32)
+    return result.astype(q.dtype).reshape(*shape, v.shape[-1]), normal.reshape(*shape, 1)
 
 
 def attention_gradient(

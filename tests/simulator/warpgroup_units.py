@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, PanelRows, Panels, ProductChain, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, PanelRows, Panels, ProductChain, Val
 from tests.simulator.matrix_units import HostUnits
+
+if TYPE_CHECKING:
+    from tests.simulator.code import HostAssembler
 
 
 class HostWarpgroupUnits:
@@ -16,13 +20,12 @@ class HostWarpgroupUnits:
     def __init__(self, units: HostUnits) -> None:
         self.units, self.b = units, units.b
 
-    def products(
-        self, chains: Sequence[ProductChain], array: Variable, start: Val, type: str, right: Panels
-    ) -> list[list[Val]]:
-        return [self._chain(chain, self.b.place_of(array, self.units.i32(0)), start, type, right) for chain in chains]
+    def products(self, chains: Sequence[ProductChain], type: str) -> list[list[Val]]:
+        return [self._chain(chain, type) for chain in chains]
 
-    def _chain(self, chain: ProductChain, array: Val, start: Val, type: str, right: Panels) -> list[Val]:
-        u = self.units
+    def _chain(self, chain: ProductChain, type: str) -> list[Val]:
+        u, right = self.units, chain.right
+        array = self.b.place_of(right.array, u.i32(0))
         sums = list(chain.sums or [self.b.const("f32", 0.0)] * (right.columns // 2))
         for product in chain.products:
             left, held = product.left, isinstance(product.left, PanelRows)
@@ -31,7 +34,7 @@ class HostWarpgroupUnits:
             else:
                 u.shown(left)
                 mine = [u.b.place_of(u.words, u.cell(u.i32(0), 0)), u.i32(0)]
-            first = u.op("IAdd", start, product.at)
+            first = u.op("IAdd", right.start, product.at)
             for n, total in enumerate(sums):
                 given = [*mine, u.b.local_id(), total, array, first, u.i32(8 * (n // 4) + n % 2)]
                 name = f"panel.{type}.{n % 4 // 2}.{right.apart if right.turned else 0}.{held}"
@@ -86,3 +89,18 @@ class HostWarpgroupUnits:
 
     def written(self) -> None:
         """Memory of a workgroup is one here."""
+
+    def turns(self, number: Val) -> HostTurns:
+        return HostTurns(self.b)
+
+
+class HostTurns:
+    """Implements codegen.targets.gpu.assembler.Turns: warpgroups go on together, since all meet in each product."""
+
+    def __init__(self, b: HostAssembler) -> None:
+        self.take = self.pass_on = b.barrier
+
+    def begin(self) -> None:
+        """Nobody waits for a turn."""
+
+    end = begin

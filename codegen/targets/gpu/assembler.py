@@ -81,8 +81,13 @@ class MatrixUnits(Protocol):
         they aren't valid: begun."""
         ...
 
-    def copied(self) -> None:
-        """What this invocation has begun to copy is there; the others see it after a barrier."""
+    def copies_end(self) -> None:
+        """What this invocation has begun to copy since the last time is one lot."""
+        ...
+
+    def copied(self, lots: int = 0) -> None:
+        """What this invocation has begun to copy is there, but for the last so many lots; the others see it after a
+        barrier."""
         ...
 
 
@@ -103,37 +108,64 @@ class PanelProduct(NamedTuple):
     at: int
 
 
+class Panels(NamedTuple):
+    """Right factors in memory of a workgroup, of so many columns, the first from element number `start` (i32) of the
+    array on. A panel is rows of 128 bytes, one after the other from a multiple of 1,024 on; of a row, chunk number c of
+    16 bytes lies where number c ^ (row % 8) would. Rows are the columns of the right factor; or, `turned`, which
+    elements of 16 bits can be, they are its rows, and its columns go on in the panel that begins `apart` elements
+    further."""
+
+    array: Variable
+    start: Val
+    columns: int
+    turned: bool = False
+    apart: int = 0
+
+
 class ProductChain(NamedTuple):
-    """Sums to begin with (zeros without), by which products are added to one after the other."""
+    """Sums to begin with (zeros without), to which products are added one after the other; `right`: their factors."""
 
     sums: Sequence[Val] | None
     products: Sequence[PanelProduct]
+    right: Panels
 
 
-class Panels(NamedTuple):
-    """Right factors in memory of a workgroup, of so many columns. A panel is rows of 128 bytes, one after the other
-    from a multiple of 1,024 on; of a row, chunk number c of 16 bytes lies where number c ^ (row % 8) would. Rows are
-    the columns of the right factor; or, `turned`, which elements of 16 bits can be, they are its rows, and its columns
-    go on in the panel that begins `apart` elements further."""
+class Turns(Protocol):
+    """Two warpgroups of a workgroup that multiply one after the other: while one does, the other goes on. What one had
+    written (`written`) or read before it passed the turn on is written or read when the other takes it. All of their
+    invocations come to each of these."""
 
-    columns: int
-    turned: bool
-    apart: int
+    def begin(self) -> None:
+        """The first one's turn comes."""
+        ...
+
+    def take(self) -> None:
+        """Wait for the own turn."""
+        ...
+
+    def pass_on(self) -> None:
+        """It is the other's turn."""
+        ...
+
+    def end(self) -> None:
+        """Both have had as many turns."""
+        ...
 
 
 class WarpgroupUnits(Protocol):
     """What the WARPGROUP neighbouring warps that begin with one whose number is a multiple of that do together: each
     has 16 rows of left factors and of sums. All of their invocations come to each of these."""
 
-    def products(
-        self, chains: Sequence[ProductChain], array: Variable, start: Val, type: str, right: Panels
-    ) -> list[list[Val]]:
-        """Of each chain its sums: of each 8 columns an invocation's four, as `MatrixUnits` has them. The first right
-        factor begins at the element number `start` of the array."""
+    def products(self, chains: Sequence[ProductChain], type: str) -> list[list[Val]]:
+        """Of each chain its sums: of each 8 columns an invocation's four, as `MatrixUnits` has them."""
         ...
 
     def written(self) -> None:
         """What this invocation has written to memory of the workgroup is seen by products after the next barrier."""
+        ...
+
+    def turns(self, number: Val) -> Turns:
+        """Those of two warpgroups, of which this invocation's has that number (i32): 0 or 1."""
         ...
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from loopgrad.codegen.targets.gpu.assembler import (
     PANEL_BYTES,
     PANEL_ROWS,
+    WARP,
+    WARPGROUP,
     PanelRows,
     Panels,
     ProductChain,
@@ -36,6 +38,10 @@ FURTHER: Final = 16  # the first bit of what lies between panels
 BEGIN: Final = "wgmma.fence.sync.aligned;"
 END: Final = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
 SEEN: Final = "fence.proxy.async.shared::cta;"
+TURNS: Final = 1  # the first of two barriers, behind that of the whole workgroup
+BOTH: Final = 2 * WARPGROUP * WARP  # invocations that meet there
+
+Place = tuple[Variable, Val, int]  # an array, where factors begin, and how far their panels are apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +50,37 @@ class PtxWarpgroupUnits:
 
     b: NvptxAssembler
 
-    def products(
-        self, chains: Sequence[ProductChain], array: Variable, start: Val, type: str, right: Panels
-    ) -> list[list[Val]]:
-        each = right.columns // 2  # sums of an invocation
-        made = each * len(chains)
-        sums = [(n * each + i, v) for n, c in enumerate(chains) for i, v in enumerate(c.sums or ())]
+    def products(self, chains: Sequence[ProductChain], type: str) -> list[list[Val]]:
+        each = [chain.right.columns // 2 for chain in chains]  # sums of an invocation
+        firsts, made = [sum(each[:n]) for n in range(len(each))], sum(each)
+        sums = [(first + i, v) for first, c in zip(firsts, chains, strict=True) for i, v in enumerate(c.sums or ())]
         lefts = [p.left for c in chains for p in c.products]
         words = [v for left in lefts if not isinstance(left, PanelRows) for v in left]
-        rows = dict.fromkeys([(left.array, left.start) for left in lefts if isinstance(left, PanelRows)])
-        places = [self._descriptor(*place, type, 0) for place in rows]
-        places.append(self._descriptor(array, start, type, right.apart if right.turned else 0))
+        rows = [(left.array, left.start, 0) for left in lefts if isinstance(left, PanelRows)]
+        places = dict.fromkeys([*rows, *[_place(chain.right) for chain in chains]])
         first = made + len(sums)
-        numbers = {place: first + len(words) + n for n, place in enumerate([*rows, None])}
-        text = " ".join([*self._lines(chains, type, right, first, numbers)])
+        numbers = {place: first + len(words) + n for n, place in enumerate(places)}
+        text = " ".join([*self._lines(chains, type, firsts, first, numbers)])
         constraints = ["=f"] * made + [str(n) for n, _ in sums] + ["r"] * len(words) + ["l"] * len(places)
-        given = [f"float {v.id}" for _, v in sums] + [f"i32 {v.id}" for v in words] + [f"i64 {v.id}" for v in places]
+        given = [f"float {v.id}" for _, v in sums] + [f"i32 {v.id}" for v in words]
+        given += [f"i64 {self._descriptor(*place, type).id}" for place in places]
         kind = f"{{ {', '.join(['float'] * made)} }}"
         found = self.b.inline(text, ",".join([*constraints, "~{memory}"]), kind, given)
         values = [self.b.part_of(found, kind, n, "f32") for n in range(made)]
-        return [values[n * each : (n + 1) * each] for n in range(len(chains))]
+        return [values[first : first + n] for first, n in zip(firsts, each, strict=True)]
 
     def _lines(
-        self,
-        chains: Sequence[ProductChain],
-        type: str,
-        right: Panels,
-        word: int,
-        places: Mapping[tuple[Variable, Val] | None, int],
+        self, chains: Sequence[ProductChain], type: str, firsts: Sequence[int], word: int, places: Mapping[Place, int]
     ) -> Iterator[str]:
-        """`word`, `places`: the numbers among the operands of the first word of left factors, and of where those in
-        memory begin, and right factors (None)."""
+        """`firsts`, `word`, `places`: the numbers among the operands of each chain's first sum, of the first word of
+        left factors, and of where factors in memory begin."""
         size, depth, name = FACTORS[type]
-        shape = f"{NAME}.sync.aligned.m64n{right.columns}k{depth}.f32.{name}.{name}"
         yield "{ .reg .pred p, q; .reg .b64 d, e; setp.ne.b32 p, 0, 0; setp.eq.b32 q, 0, 0;"
         yield BEGIN
-        each = right.columns // 2
-        for n, chain in enumerate(chains):
-            sums = ", ".join(f"${n * each + i}" for i in range(each))
+        for chain, first in zip(chains, firsts, strict=True):
+            right = chain.right
+            shape = f"{NAME}.sync.aligned.m64n{right.columns}k{depth}.f32.{name}.{name}"
+            sums = ", ".join(f"${first + i}" for i in range(right.columns // 2))
             for k, product in enumerate(chain.products):
                 rows = product.left if isinstance(product.left, PanelRows) else None
                 if rows is None:
@@ -89,14 +88,14 @@ class PtxWarpgroupUnits:
                     word += len(product.left)
                 else:
                     left = "e"
-                    yield f"add.s64 e, ${places[rows.array, rows.start]}, {rows.at * size >> SHIFT};"
-                yield f"add.s64 d, ${places[None]}, {product.at * size >> SHIFT};"
+                    yield f"add.s64 e, ${places[rows.array, rows.start, 0]}, {rows.at * size >> SHIFT};"
+                yield f"add.s64 d, ${places[_place(right)]}, {product.at * size >> SHIFT};"
                 added = "p" if k == 0 and chain.sums is None else "q"
                 turned = (", 0" * (rows is not None) + f", {int(right.turned)}") * (size == 2)
                 yield f"{shape} {{{sums}}}, {left}, d, {added}, 1, 1{turned};"
         yield f"{END} }}"
 
-    def _descriptor(self, array: Variable, start: Val, type: str, apart: int) -> Val:
+    def _descriptor(self, array: Variable, start: Val, apart: int, type: str) -> Val:
         """Where factors begin, and how they lie: panels `apart`, where they are read across."""
         size = FACTORS[type][0]
         place = self.b.shared_place(array, start, f"i{8 * size}")
@@ -108,3 +107,39 @@ class PtxWarpgroupUnits:
 
     def written(self) -> None:
         self.b.inline(SEEN, "~{memory}", "void", [])
+
+    def turns(self, number: Val) -> PtxTurns:
+        return PtxTurns(self.b, number)
+
+
+@dataclass(frozen=True, slots=True)
+class PtxTurns:
+    """Implements codegen.targets.gpu.assembler.Turns by a barrier for each warpgroup: it waits there for its turn, and
+    the other only arrives."""
+
+    b: NvptxAssembler
+    number: Val
+
+    def begin(self) -> None:
+        self._where(1, f"bar.arrive {TURNS}, {BOTH}")
+
+    def take(self) -> None:
+        self.b.inline(f"bar.sync $0, {BOTH};", "r,~{memory}", "void", [f"i32 {self._barrier(self.number).id}"])
+
+    def pass_on(self) -> None:
+        other = self.b.inst("BitwiseXor", "i32", self.number, self.b.const("i32", 1))
+        self.b.inline(f"bar.arrive $0, {BOTH};", "r,~{memory}", "void", [f"i32 {self._barrier(other).id}"])
+
+    def end(self) -> None:
+        self._where(0, f"bar.sync {TURNS}, {BOTH}")
+
+    def _where(self, number: int, what: str) -> None:
+        text = f"{{ .reg .pred p; setp.eq.s32 p, $0, {number}; @p {what}; }}"
+        self.b.inline(text, "r,~{memory}", "void", [f"i32 {self.number.id}"])
+
+    def _barrier(self, number: Val) -> Val:
+        return self.b.inst("IAdd", "i32", number, self.b.const("i32", TURNS))
+
+
+def _place(right: Panels) -> Place:
+    return right.array, right.start, right.apart if right.turned else 0

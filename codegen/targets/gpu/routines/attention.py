@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP
 from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
+from loopgrad.codegen.targets.gpu.routines.attention_parts import AttentionParts
 from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows
-from loopgrad.codegen.targets.gpu.routines.attention_scores import DEPTHS, WORD, Shapes, SideLayout
+from loopgrad.codegen.targets.gpu.routines.attention_scores import DEPTHS, WORD, Shapes, SharedMatrices, SideLayout
+from loopgrad.codegen.targets.gpu.routines.attention_turns import AttentionTurns
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
 from loopgrad.graph.types import bfloat16, float16, float32
@@ -19,13 +23,17 @@ WARPS: Final = 4
 NARROW: Final = 64  # columns of which registers hold derivatives by 64 others
 WIDE: Final = 128  # of which they hold scores by 64 keys besides
 TALL: Final = {2: 80, 4: 64}  # columns of elements of so many bytes of which a warp has twice 16 queries by 64 keys
+FEW_TURNS: Final = 66  # workgroups whose warpgroups take turns: one for half of a large device's multiprocessors
+ENOUGH: Final = 396  # workgroups, three for each multiprocessor of a large device
+SHORTEST: Final = 4  # blocks of keys of a workgroup: what it has found must be worth adding up
 FEW: Final = {2: 512, 4: 256}  # workgroups of such elements, so many that fewer rows each are better
 
 
 class AttentionTiling(NamedTuple):
     """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others; `held`: its rows are
     in memory that it shares, which leaves more registers. So many are `resident` on a multiprocessor: one computes
-    while others wait for their exponentials, or for products. Blocks come `ahead`, beside the one that is worked on."""
+    while others wait for their exponentials, or for products. Blocks come `ahead`, beside the one that is worked on.
+    Two warpgroups take `turns`, with memory for so many."""
 
     warps: int
     tiles: int
@@ -33,6 +41,7 @@ class AttentionTiling(NamedTuple):
     held: bool
     resident: int = 2
     ahead: bool = False
+    turns: int = 0
 
 
 def shapes_of(routine: Routine) -> Shapes:
@@ -46,15 +55,33 @@ def shapes_of(routine: Routine) -> Shapes:
     scale, causal = routine.attrs["scale"], bool(routine.attrs["causal"])
     assert isinstance(scale, float)
     panels = routine.geometry.warpgroups and DEPTHS[type].bytes < WORD
-    return Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias, panels)
+    whole = Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias, panels)
+    return _with_shared(whole, routine.attrs.get("heads"))
+
+
+def _with_shared(shapes: Shapes, shared: object) -> Shapes:
+    """With keys and values of several queries' matrices; those that nothing tells apart are one matrix."""
+    if not shared:
+        return shapes
+    assert isinstance(shared, tuple)
+    wide, leading = shared
+    found = replace(shapes, shared=SharedMatrices(wide, _strides(leading)))
+    if leading[-1] > 1 or shapes.causal or shapes.mask is not None or shapes.bias is not None:
+        return found
+    together = wide[-1]
+    matrices = SharedMatrices(wide[:-1], _strides(leading[:-1]))
+    return replace(found, count=shapes.count // together, queries=shapes.queries * together, shared=matrices)
 
 
 def _side(array: Array, batch: tuple[int, ...]) -> SideLayout:
     *leading, rows, keys = array.type.shape
-    strides = []
-    for axis, n in enumerate(leading):
-        strides.append(prod(array.type.shape[axis + 1 :]) if n > 1 else 0)
-    return SideLayout(tuple(batch), tuple(strides), keys if rows > 1 else 0, 1 if keys > 1 else 0)
+    strides = tuple([rows * keys * n for n in _strides(leading)])
+    return SideLayout(tuple(batch), strides, keys if rows > 1 else 0, 1 if keys > 1 else 0)
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Of matrices one behind the other; 0 along axes of 1."""
+    return tuple([prod(shape[axis + 1 :]) if n > 1 else 0 for axis, n in enumerate(shape)])
 
 
 def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
@@ -73,14 +100,20 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
 
 
 def _of_panels(shapes: Shapes, width: int) -> AttentionTiling:
-    """As was fastest on an H200. Of causal attention long tiles would see blocks that few of their rows see."""
-    if width > WIDE:
-        return AttentionTiling(WARPGROUP, 1, 64, True, 1)
+    """As was fastest on an H200. Of causal attention long tiles would see blocks that few of their rows see; few tiles
+    would leave most of a device idle."""
+    few = -(-shapes.queries // (2 * WARPGROUP * SIDE)) * shapes.count <= FEW_TURNS
     if width <= NARROW:
         return AttentionTiling(WARPGROUP, 1, 64, True, 4, True)
-    if shapes.causal or shapes.queries <= WARPGROUP * SIDE:
-        return AttentionTiling(WARPGROUP, 1, 80, True, 3)
-    return AttentionTiling(2 * WARPGROUP, 1, 128, True, 1, True)
+    if few or shapes.causal or shapes.queries <= WARPGROUP * SIDE:
+        if width > WIDE:
+            return AttentionTiling(WARPGROUP, 1, 64, True, 1)
+        return (
+            AttentionTiling(WARPGROUP, 1, 80, True, 3)
+            if shapes.causal
+            else AttentionTiling(WARPGROUP, 1, 64, True, 2, True)
+        )
+    return AttentionTiling(2 * WARPGROUP, 1, 80 if width > WIDE else 128, True, 1, True, 2)
 
 
 def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
@@ -106,8 +139,19 @@ def gradient_tiling(shapes: Shapes, warps: int) -> AttentionTiling:
 def _rows(routine: Routine) -> tuple[AttentionRows, int]:
     """The program, and how many workgroups a multiprocessor should have."""
     shapes = shapes_of(routine)
-    warps, tiles, block, held, resident, ahead = tiling(shapes, _warps(routine))
-    return AttentionRows(shapes, warps, tiles, block, held, ahead), resident
+    warps, tiles, block, held, resident, ahead, turns = tiling(shapes, _warps(routine))
+    if turns:
+        return AttentionTurns(shapes, warps, tiles, block, held, ahead, 1, turns), resident
+    whole = AttentionRows(shapes, warps, tiles, block, held, ahead)
+    return replace(whole, parts=parts_of(whole)), resident
+
+
+def parts_of(program: AttentionRows) -> int:
+    """How many workgroups share out the keys of some queries."""
+    if program.shapes.causal:
+        return 1
+    most = min(ENOUGH // program.count, program.blocks // SHORTEST)
+    return -(-program.blocks // -(-program.blocks // most)) if most > 1 else 1
 
 
 def _refuses(routine: Routine) -> str:
@@ -122,8 +166,16 @@ def _warps(routine: Routine) -> int:
 def _make(routine: Routine) -> None:
     program, resident = _rows(routine)
     sides = len(str(routine.attrs["sides"]))
-    arrays = (*routine.inputs[:3], *routine.outputs, *routine.inputs[3 : 3 + sides])
+    results = routine.outputs
+    if program.parts > 1:
+        results = tuple([routine.scratch(program.parts * x.type.size, float32) for x in routine.outputs])
+    arrays = (*routine.inputs[:3], *results, *routine.inputs[3 : 3 + sides])
     routine.by_groups("attention", program, program.count, *arrays, needs=_needs(program, resident))
+    if program.parts > 1:
+        s = program.shapes
+        parts = AttentionParts(s.type, s.count * s.queries, s.value_width, program.parts, routine.group)
+        needs = Workgroups(matrix_units=True)
+        routine.by_groups("attention_parts", parts, parts.count, *results, *routine.outputs, needs=needs)
 
 
 def _needs(program: AttentionRows | AttentionGradients, resident: int) -> Workgroups:
@@ -132,7 +184,7 @@ def _needs(program: AttentionRows | AttentionGradients, resident: int) -> Workgr
 
 def _gradients(routine: Routine, of_keys: bool) -> tuple[AttentionGradients, int]:
     shapes = shapes_of(routine)
-    warps, _, block, held, resident, _ = gradient_tiling(shapes, _warps(routine))
+    warps, _, block, held, resident, *_ = gradient_tiling(shapes, _warps(routine))
     return AttentionGradients(shapes, warps, block, of_keys, held), resident
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import Val
@@ -115,7 +116,7 @@ class _Gradients(ScoreTile):
             for held, rows in zip((first, second), self.other_rows, strict=True):
                 c.copy_block(held(number), rows, at, p.block)
 
-        copy(begin)
+        self.e.when(c.test("SLessThan", begin, end), partial(copy, begin))
         own = [self.own_left(rows, 1) for rows in self.own_rows]
         rows_saved = [] if p.of_keys else [self._saved(c.plus(self._row(), 8 * half)) for half in (0, 1)]
 

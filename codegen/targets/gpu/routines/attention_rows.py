@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits
 from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     WORD,
     ScoreTile,
@@ -24,9 +25,10 @@ from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     Sides,
     multiplied,
     only_seen,
+    place_of,
     rows_of,
 )
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Sums
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, MatrixRows, Sums
 
 LEEWAY: Final = 8.0  # by which binary logarithms of scores may exceed the one that was the largest
 
@@ -37,7 +39,8 @@ class AttentionRows:
     queries in memory where they are `held`. The next block comes while one is worked on, `ahead`, where there is memory
     for both; otherwise as soon as there is room for its keys, and then for its values.
     Arrays: query, key, value, the result, of each query the logarithm of its denominator (f32), and bias and mask, if
-    there are."""
+    there are. Where keys are shared out among `parts`, there is a result of each part, of f32, and the logarithms of
+    its denominators: one array behind the other."""
 
     shapes: Shapes
     warps: int
@@ -45,6 +48,7 @@ class AttentionRows:
     block: int
     held: bool
     ahead: bool = False
+    parts: int = 1
 
     @property
     def memory(self) -> int:
@@ -63,10 +67,15 @@ class AttentionRows:
 
     @property
     def count(self) -> int:
-        return self.row_blocks * self.shapes.count
+        return self.parts * self.row_blocks * self.shapes.count
+
+    @property
+    def blocks(self) -> int:
+        """Of keys, of each part."""
+        return -(-self.shapes.keys // (self.block * self.parts))
 
     def emit(self, e: Emitter, tile: Val) -> None:
-        _Attention(e, self, tile).emit()
+        RowTile(e, self, tile).emit()
 
 
 class _Scale(NamedTuple):
@@ -78,31 +87,37 @@ class _Scale(NamedTuple):
     base: Val
 
 
-class _Attention(ScoreTile):
+class RowTile(ScoreTile):
     """Of one tile; those that see most keys come first. Scores are in units of the binary logarithm once multiplied by
     `factor`."""
 
     def __init__(self, e: Emitter, program: AttentionRows, tile: Val) -> None:
+        part, tile = digits(e, tile, (program.parts, program.count // program.parts))
         super().__init__(e, program, tile, backwards=True)
         self.p, c = program, self.code
+        self.begin = c.times(e.resize(part, "i32"), program.blocks)
         s, params = self.s, list(e.table.params)
-        self.query, self.key = (
-            rows_of(c, array, self.number, count, s.width)
-            for array, count in zip(params[:2], (s.queries, s.keys), strict=True)
+        self.query = rows_of(c, params[0], self.number, s.queries, s.width)
+        shared = self.number if s.shared is None else place_of(c, self.number, *s.shared)
+        self.key, self.value = (
+            rows_of(c, array, shared, s.keys, width)
+            for array, width in zip(params[1:3], (s.width, s.value_width), strict=True)
         )
-        self.value, self.result = (
-            rows_of(c, array, self.number, count, s.value_width)
-            for array, count in zip(params[2:4], (s.keys, s.queries), strict=True)
-        )
-        self.normal = e.at(params[4], c.op("IMul", self.number, s.queries), WORD)
+        place = c.op("IMul", c.plus(c.op("IMul", part, s.count), self.number), s.queries)
+        size = WORD if program.parts > 1 else c.depth.bytes
+        self.result = MatrixRows(e.at(params[3], c.op("IMul", place, s.value_width), size), s.queries, s.value_width)
+        self.normal = e.at(params[4], place, WORD)
         self.sides = Sides.of_arrays(c, s, self.number, params[5:])
+
+        self.totals = c.variables(program.tiles, c.depth.padded(self.value.width))
+        self.norms, self.most = (
+            [[self._local(x) for _ in range(2)] for _ in range(program.tiles)] for x in (0.0, -inf)
+        )
 
     def emit(self) -> None:
         c, p, s = self.code, self.p, self.s
         keys, values = (c.held_twice(p.block, width, 1 + p.ahead) for width in (s.width, s.value_width))
-        self.totals = c.variables(p.tiles, c.depth.padded(self.value.width))
-        self.norms, self.most = ([[self._local(x) for _ in range(2)] for _ in range(p.tiles)] for x in (0.0, -inf))
-        blocks = self._blocks()
+        blocks = self.blocks()
 
         def copy(number: Val) -> None:
             at = c.times(number, p.block)
@@ -110,15 +125,16 @@ class _Attention(ScoreTile):
             if p.ahead:
                 c.copy_block(values(number), self.value, at, p.block)
 
-        copy(c.i32(0))
+        copy(self.begin)
         queries = self.own_left(self.query, p.tiles)
 
-        def step(number: Val) -> None:
+        def step(counter: Val) -> None:
+            number = c.plus(counter, self.begin)
             at = c.times(number, p.block)
             c.copied()
             self.b.barrier()
             more = c.plus(number, 1)
-            follows = c.test("SLessThan", more, blocks)
+            follows = c.test("SLessThan", c.plus(counter, 1), blocks)
             if p.ahead:
                 self.e.when(follows, lambda: copy(more))
                 scores = c.times_held(queries, keys(number), p.block)
@@ -128,16 +144,13 @@ class _Attention(ScoreTile):
                 c.copied()
                 self.b.barrier()
                 self.e.when(follows, lambda: copy(more))
-            scores = self._seen(scores, at)
-            scales = [self._compared(tile, sums) for tile, sums in enumerate(scores)]
-            grown = [x.grown for pair in scales for x in pair]
-            some = reduce(lambda x, y: self.b.inst("LogicalOr", "bool", x, y), grown)
-            self.e.when(some, partial(self._rescale, scales))
-            weights = [self._weights(tile, sums, scales[tile]) for tile, sums in enumerate(scores)]
-            c.add_product(self.totals, weights, values(number))
+            c.add_product(self.totals, self.weighed(scores, at), values(number))
 
         counted(self.e, blocks, step)
-        for tile in range(p.tiles):
+        self.finish()
+
+    def finish(self) -> None:
+        for tile in range(self.p.tiles):
             self._finish(tile)
 
     def _local(self, value: float) -> Variable:
@@ -145,16 +158,30 @@ class _Attention(ScoreTile):
         self.b.set(variable, self.code.f32(value))
         return variable
 
-    def _blocks(self) -> Val:
+    def blocks(self) -> Val:
         """Of keys that a query of the workgroup sees."""
         c, p, s = self.code, self.p, self.s
         every = -(-s.keys // p.block)
+        if p.parts > 1:
+            return self._lesser(c.op("ISub", c.i32(every), self.begin), p.blocks)
         if not s.causal:
             return c.i32(every)
         some = c.divided(c.plus(self.first, p.rows + p.block - 1), p.block)[0]
-        return c.e.select(c.test("SLessThan", some, every), some, c.i32(every))
+        return self._lesser(some, every)
+
+    def _lesser(self, x: Val, most: int) -> Val:
+        return self.e.select(self.code.test("SLessThan", x, most), x, self.code.i32(most))
 
     # scores
+
+    def weighed(self, scores: list[Sums], at: Val) -> list[Sums]:
+        """The weights of a block's values, which are added up; `at`: its first key."""
+        scores = self._seen(scores, at)
+        scales = [self._compared(tile, sums) for tile, sums in enumerate(scores)]
+        grown = [x.grown for pair in scales for x in pair]
+        some = reduce(lambda x, y: self.b.inst("LogicalOr", "bool", x, y), grown)
+        self.e.when(some, partial(self._rescale, scales))
+        return [self._weights(tile, sums, scales[tile]) for tile, sums in enumerate(scores)]
 
     def _seen(self, scores: list[Sums], at: Val) -> list[Sums]:
         """With bias, and -inf where a query doesn't see a key; `at`: the first key of the block."""
@@ -193,11 +220,9 @@ class _Attention(ScoreTile):
         for half in (0, 1):
             variable = self.most[tile][half]
             old = self.b.get(variable, "f32")
-            largest = old
-            for eight in sums:
-                for x in eight[2 * half : 2 * half + 2]:
-                    largest = units.larger(largest, x)
-            largest = c.over_columns(largest, "max")
+            chains = [eight[2 * half : 2 * half + 2] for eight in sums]
+            pairs = [reduce(units.larger, [pair[i] for pair in chains]) for i in (0, 1)]  # two wait less than one
+            largest = c.over_columns(reduce(units.larger, pairs, old), "max")
             apart = c.scaled(c.less(old, largest), self.factor)
             grown = c.test("FOrdLessThan", apart, c.f32(-LEEWAY))
             base = self.e.select(grown, largest, old)
@@ -243,11 +268,14 @@ class _Attention(ScoreTile):
             factors.append(self.b.inst("FDiv", "f32", c.f32(1.0), norm))
             base = c.scaled(self._finite(self.b.get(self.most[tile][half], "f32")), self.factor)
             found = c.scaled(c.sum(base, units.logarithm(norm)), c.f32(log(2)))
+            if self.p.parts > 1:  # a part in which it sees nothing has no weight among others
+                found = self.e.select(none, c.f32(-inf), found)
             row = c.plus(self._row(tile), 8 * half)
             inside = c.test("SLessThan", row, self.s.queries)
             first = self.b.inst("LogicalAnd", "bool", inside, c.test("IEqual", c.column, 0))
             self.e.when(first, partial(self._store_normal, row, found))
-        c.store_rows(self.result, c.plus(self.own_first, SIDE * tile), c.taken(self.totals, tile), factors)
+        first, sums = c.plus(self.own_first, SIDE * tile), c.taken(self.totals, tile)
+        c.store_rows(self.result, first, sums, factors, floats=self.p.parts > 1)
 
     def _store_normal(self, row: Val, found: Val) -> None:
         self.b.store(self.code.at(self.normal, row, WORD), found)

@@ -18,6 +18,7 @@ from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelMatrices
 
 LOG2E: Final = 1 / log(2)
 WORD: Final = 4  # bytes of an f32
+CACHED: Final = 1 << 24  # bytes that second-level caches hold beside all else
 DEPTHS: Final[dict[str, Depth]] = {
     **dict.fromkeys(("b16", "f16"), NarrowMatrices.depth),
     **dict.fromkeys(("f32", "tf32"), FloatMatrices.depth),
@@ -35,10 +36,17 @@ class SideLayout(NamedTuple):
     along_keys: int
 
 
+class SharedMatrices(NamedTuple):
+    """Which matrix each of an array of so many extents has: how far apart they are, 0 where it is the same one."""
+
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Shapes:
     """Of `count` attentions. `mask`, `bias`: how they lie, where there are some. `panels`: warpgroups multiply, by
-    right factors in panels."""
+    right factors in panels. `shared`: which keys and values each has, where they aren't its own."""
 
     type: str
     count: int
@@ -51,6 +59,14 @@ class Shapes:
     mask: SideLayout | None = None
     bias: SideLayout | None = None
     panels: bool = False
+    shared: SharedMatrices | None = None
+
+    @property
+    def together(self) -> int:
+        """So many attentions that their keys and values stay in a cache while all rows see them."""
+        each = self.keys * (self.width + self.value_width) * DEPTHS[self.type].bytes
+        most = max(CACHED // each, 1)
+        return next(n for n in range(min(most, self.count), 0, -1) if self.count % n == 0)
 
     @property
     def depth(self) -> Depth:
@@ -76,12 +92,7 @@ class Sides:
         """Where that of the attention begins."""
         if address is None or side is None:
             return None
-        c, place = self.code, self.code.b.const("i64", 0)
-        for extent, stride in zip(reversed(side.extents), reversed(side.strides), strict=True):
-            number, own = c.divided(number, extent)
-            if stride:
-                place = c.op("IAdd", place, c.op("IMul", own, stride))
-        return c.e.at(address, place, size)
+        return self.code.e.at(address, place_of(self.code, number, side.extents, side.strides), size)
 
     def place(self, side: SideLayout, row: Val, column: Val) -> Val:
         """The number of an element; `row`, `column`: of the query and the key, of which there may be none."""
@@ -99,6 +110,16 @@ class Sides:
             seen = c.b.load(c.at(self.mask, self.place(s.mask, row, column), 1), "i8", True)
             score = c.e.select(c.test("INotEqual", seen, 0), score, c.f32(-inf))
         return score
+
+
+def place_of(code: MatrixCode, number: Val, extents: Sequence[int], strides: Sequence[int]) -> Val:
+    """Where something lies by its number (i64) in an array of those extents."""
+    place = code.b.const("i64", 0)
+    for extent, stride in zip(reversed(extents), reversed(strides), strict=True):
+        number, own = code.divided(number, extent)
+        if stride:
+            place = code.op("IAdd", place, code.op("IMul", own, stride))
+    return place
 
 
 def factor_of(code: MatrixCode, shapes: Shapes) -> tuple[bool, Val]:
@@ -146,14 +167,16 @@ class TiledRows(Protocol):
 
 class ScoreTile:
     """One tile, of attention `number`, from row `first` on, and this warp's rows from `own_first` on. `backwards`: the
-    last tile of an attention comes first."""
+    last tile of an attention comes first. Tiles of those that are worked on `together` follow each other."""
 
     sides: Sides
 
     def __init__(self, e: Emitter, program: TiledRows, tile: Val, backwards: bool) -> None:
         self.e, self.b, self.s, self.program = e, e.b, program.shapes, program
         self.code = c = matrix_code(e, self.s)
-        order, self.number = c.divided(tile, self.s.count)
+        some, inside = c.divided(tile, self.s.together * program.row_blocks)
+        order, own = c.divided(inside, self.s.together)
+        self.number = c.op("IAdd", c.op("IMul", some, self.s.together), own)
         if backwards:
             order = c.op("ISub", self.b.const("i64", program.row_blocks - 1), order)
         self.first = e.resize(c.op("IMul", order, program.rows), "i32")

@@ -141,6 +141,8 @@ class FloatMatrices(MatrixCode):
                 address = self.at(rows.base, self.plus(place, n), self.depth.bytes)
                 self.b.store_vector(address, values[n : n + 4])
 
+    store_floats = store_row
+
 
 def _groups(width: int) -> Iterator[tuple[int, int]]:
     """The first of some columns that are made together, and how many times 8 there are."""

@@ -55,9 +55,13 @@ class GroupCode:
 
     def each(self, count: int, body: Callable[[Val], None]) -> None:
         """body(number) for the numbers below `count` that are this invocation's turn: neighbours take neighbours."""
-        for first in range(0, count, self.group):
-            number = self.plus(self.own, first)
-            if first + self.group <= count:
+        self.turns_of(self.own, self.group, count, body)
+
+    def turns_of(self, own: Val, members: int, count: int, body: Callable[[Val], None]) -> None:
+        """As `each`, where it is number `own` of so many that share them."""
+        for first in range(0, count, members):
+            number = self.plus(own, first)
+            if first + members <= count:
                 body(number)
             else:
                 self.e.when(self.test("ULessThan", number, count), partial(body, number))

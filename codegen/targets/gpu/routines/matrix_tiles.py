@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, ClassVar, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, MatrixUnits, Val, Variable
@@ -119,6 +119,10 @@ class MatrixCode(GroupCode):
     def store_row(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
         """Totals of one row, of each 8 columns two, times the factor."""
 
+    @abstractmethod
+    def store_floats(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
+        """As `store_row`, where rows are of float32."""
+
     # variables
 
     def variables(self, tiles: int, columns: int) -> RowVariables:
@@ -184,18 +188,22 @@ class MatrixCode(GroupCode):
         addresses = [self.at(rows.base, self.plus(place, further), self.depth.bytes) for place in places]
         return [self.b.load(address, "i32", True) for address in addresses]
 
-    def store_rows(self, rows: MatrixRows, first: Val, sums: Sums, factors: Sequence[Val]) -> None:
-        """Totals of 16 rows from `first` on, of which each is multiplied by its factor (of a row and of that 8 on)."""
+    def store_rows(
+        self, rows: MatrixRows, first: Val, sums: Sums, factors: Sequence[Val], floats: bool = False
+    ) -> None:
+        """Totals of 16 rows from `first` on, of which each is multiplied by its factor (of a row and of that 8 on); as
+        float32 where rows are `floats`."""
+        store = self.store_floats if floats else self.store_row
         for half, factor in enumerate(factors):
             row = self.plus(self.plus(first, self.row), 8 * half)
             inside = self.test("SLessThan", row, rows.total)
-            self.e.when(inside, partial(self.store_row, rows, row, [s[2 * half : 2 * half + 2] for s in sums], factor))
+            self.e.when(inside, partial(store, rows, row, [s[2 * half : 2 * half + 2] for s in sums], factor))
 
     # rows in memory of the workgroup
 
-    def copied(self) -> None:
-        """What was begun is there, for this invocation; for others after a barrier."""
-        self.units.copied()
+    def copied(self, lots: int = 0) -> None:
+        """What was begun, but for the last so many lots, is there for this invocation; for others after a barrier."""
+        self.units.copied(lots)
 
     def held(self, block: int, width: int) -> HeldRows:
         return self.held_twice(block, width, 1)(self.i32(0))
@@ -207,27 +215,77 @@ class MatrixCode(GroupCode):
         pitch = padded + self.depth.chunk
 
         def of(number: Val) -> HeldRows:
-            start = self.op("IMul", self.divided(number, 2)[1], size) if blocks > 1 else self.i32(0)
+            start = self.op("IMul", self.divided(number, blocks)[1], size) if blocks > 1 else self.i32(0)
             return HeldRows(array, padded, pitch, start)
 
         return of
 
     def copy_block(self, held: HeldRows, rows: MatrixRows, first: Val, block: int) -> None:
-        """Begin to copy so many rows from `first` (i32) on; zeros beyond the end."""
-        chunks = held.width // self.depth.chunk
-        self.each(block * chunks, partial(self._copy_chunk, held, rows, first, chunks))
+        """Begin to copy so many rows from `first` (i32), a multiple of that, on; zeros beyond the end."""
+        self.copy_lines(held, rows, (first, self.i32(0)), block, (self.own, self.group))
 
-    def _copy_chunk(self, held: HeldRows, rows: MatrixRows, first: Val, chunks: int, number: Val) -> None:
-        line, chunk = self.divided(number, chunks)
-        row = self.plus(first, line)
-        valid = self.test("SLessThan", row, rows.total)
+    def copy_lines(
+        self, held: HeldRows, rows: MatrixRows, begin: tuple[Val, Val], count: int, member: tuple[Val, int]
+    ) -> None:
+        """As `copy_block`; `begin`: the first row, and where it lies in the block; the copies are shared out among so
+        many invocations, of which this one is a `member`. Each copies the same chunk of rows that are as far apart, so
+        that one address is enough; those that are too few for another row copy none."""
+        chunks, (own, members) = held.width // self.depth.chunk, member
+        if members < chunks:
+            self.turns_of(own, members, count * chunks, partial(self._copy_chunk, held, rows, begin, count, chunks))
+            return
+        copy = partial(self._copy_column, held, rows, begin, count, self.divided(own, chunks), members // chunks)
+        if members % chunks:
+            self.e.when(self.test("ULessThan", own, members // chunks * chunks), copy)
+        else:
+            copy()
+
+    def _copy_column(
+        self,
+        held: HeldRows,
+        rows: MatrixRows,
+        begin: tuple[Val, Val],
+        count: int,
+        place: tuple[Val, Val],
+        apart: int,
+    ) -> None:
+        """One chunk of rows that are so far `apart`, from a `place` on: a row and the chunk."""
+        further, chunk = place
+        row, line = (self.plus(x, further) for x in begin)
         column = self.times(chunk, self.depth.chunk)
-        if rows.width < held.width:
-            whole = self.test("SLessThan", column, rows.width)
-            valid = self.b.inst("LogicalAnd", "bool", valid, whole)
-        place = self.plus(self.op("IMul", row, rows.width), column)
-        source = self.at(rows.base, self.e.select(valid, place, self.i32(0)), self.depth.bytes)
-        self.units.copy(held.array, self.cell(held, line, column), self.element, source, valid)
+        source = self._address_in(rows, row, column)
+        for start in range(0, count, apart):
+            behind = self.e.offset(source, start * rows.width * self.depth.bytes)
+            valid = self._valid(held, rows, self.plus(row, start), column, count)
+            copy = partial(self._copy, held, self.cell(held, self.plus(line, start), column), rows, behind, valid)
+            if start + apart <= count:
+                copy()
+            else:
+                self.e.when(self.test("ULessThan", further, count - start), copy)
+
+    def _copy_chunk(
+        self, held: HeldRows, rows: MatrixRows, begin: tuple[Val, Val], count: int, chunks: int, number: Val
+    ) -> None:
+        further, chunk = self.divided(number, chunks)
+        row, line = (self.plus(x, further) for x in begin)
+        column = self.times(chunk, self.depth.chunk)
+        valid = self._valid(held, rows, row, column, count)
+        self._copy(held, self.cell(held, line, column), rows, self._address_in(rows, row, column), valid)
+
+    def _address_in(self, rows: MatrixRows, row: Val, column: Val) -> Val:
+        return self.at(rows.base, self.plus(self.op("IMul", row, rows.width), column), self.depth.bytes)
+
+    def _valid(self, held: HeldRows, rows: MatrixRows, row: Val, column: Val, count: int) -> Val | None:
+        """Whether there is such an element; None: there always is."""
+        tests = [self.test("SLessThan", column, rows.width)] if rows.width < held.width else []
+        if rows.total % count:
+            tests.append(self.test("SLessThan", row, rows.total))
+        return reduce(lambda x, y: self.b.inst("LogicalAnd", "bool", x, y), tests) if tests else None
+
+    def _copy(self, held: HeldRows, cell: Val, rows: MatrixRows, source: Val, valid: Val | None) -> None:
+        if valid is not None:
+            source = self.e.select(valid, source, rows.base)
+        self.units.copy(held.array, cell, self.element, source, self.b.const("bool", True) if valid is None else valid)
 
     def cell(self, held: HeldRows, line: Val, column: Val) -> Val:
         return self.plus(self.plus(self.op("IMul", line, held.pitch), column), held.start)

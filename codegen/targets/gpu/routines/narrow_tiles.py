@@ -50,6 +50,14 @@ class NarrowMatrices(MatrixCode):
                 pair = self.units.pair(self.scaled(low, factor), self.scaled(high, factor), self.type)
                 self.b.store(self.at(rows.base, self.plus(place, 8 * n), self.depth.bytes), pair)
 
+    def store_floats(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
+        place = self.plus(self.op("IMul", row, rows.width), self.column)
+        for n, pair in enumerate(pairs):
+            if 8 * n < rows.width:
+                self.b.store_vector(
+                    self.at(rows.base, self.plus(place, 8 * n), 4), [self.scaled(x, factor) for x in pair]
+                )
+
     def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
         eight, own = self.divided(self.lane, 8)
         upper, half = self.divided(eight, 2)

@@ -48,8 +48,8 @@ class PanelCode(MatrixCode):
         assert units is not None, "a target without matrix units of warpgroups has no such programs"
         return units
 
-    def copied(self) -> None:
-        super().copied()
+    def copied(self, lots: int = 0) -> None:
+        super().copied(lots)
         self.group_units.written()
 
 
@@ -65,7 +65,7 @@ class PanelMatrices(PanelCode, NarrowMatrices):
         array = self.b.shared(self.element, blocks * size, PANEL_ROWS * PANEL_BYTES)
 
         def of(number: Val) -> HeldRows:
-            start = self.op("IMul", self.divided(number, 2)[1], size) if blocks > 1 else self.i32(0)
+            start = self.op("IMul", self.divided(number, blocks)[1], size) if blocks > 1 else self.i32(0)
             return HeldRows(array, self.depth.padded(width), block * PANEL, start)
 
         return of
@@ -89,20 +89,29 @@ class PanelMatrices(PanelCode, NarrowMatrices):
         return panel * held.pitch + inside
 
     def times_held(self, left: Sequence[LeftRows], held: HeldRows, block: int) -> list[Sums]:
-        steps = range(held.width // self.depth.elements)
-        chains = [ProductChain(None, [PanelProduct(rows(k), self._place(held, k)) for k in steps]) for rows in left]
-        return self._by_eights(chains, held, Panels(block, False, held.pitch))
+        return self.products([self.scores(rows, held, block) for rows in left])
 
     def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
-        chains = []
-        for tile, sums in enumerate(left):
-            factors = [self._as_factor(*sums[2 * k : 2 * k + 2]) for k in range(len(sums) // 2)]
-            before = [x for eight in self.taken(totals, tile) for x in eight]
-            products = [PanelProduct(words, k * SIDE * PANEL) for k, words in enumerate(factors)]
-            chains.append(ProductChain(before, products))
-        for tile, sums in enumerate(self._by_eights(chains, held, Panels(held.width, True, held.pitch))):
+        chains = [self.added(totals, tile, self.factors(sums), held) for tile, sums in enumerate(left)]
+        for tile, sums in enumerate(self.products(chains)):
             self.put(totals, tile, sums)
 
-    def _by_eights(self, chains: Sequence[ProductChain], held: HeldRows, right: Panels) -> list[Sums]:
-        found = self.group_units.products(chains, held.array, held.start, self.type, right)
+    def scores(self, left: LeftRows, held: HeldRows, block: int) -> ProductChain:
+        """left @ held.T: `block` columns."""
+        steps = range(held.width // self.depth.elements)
+        products = [PanelProduct(left(k), self._place(held, k)) for k in steps]
+        return ProductChain(None, products, Panels(held.array, held.start, block))
+
+    def factors(self, sums: Sums) -> list[list[Val]]:
+        """Sums as left factors, 16 columns of each."""
+        return [self._as_factor(*sums[2 * k : 2 * k + 2]) for k in range(len(sums) // 2)]
+
+    def added(self, totals: RowVariables, tile: int, left: Sequence[Sequence[Val]], held: HeldRows) -> ProductChain:
+        """totals + left @ held."""
+        before = [x for eight in self.taken(totals, tile) for x in eight]
+        products = [PanelProduct(words, k * SIDE * PANEL) for k, words in enumerate(left)]
+        return ProductChain(before, products, Panels(held.array, held.start, held.width, True, held.pitch))
+
+    def products(self, chains: Sequence[ProductChain]) -> list[Sums]:
+        found = self.group_units.products(chains, self.type)
         return [[values[n : n + 4] for n in range(0, len(values), 4)] for values in found]

@@ -147,16 +147,15 @@ class _PanelTile(WindowTile):
             words = [c.several(windows, c.cell(windows, line, column), 2 * p.tiles) for line in lines]
             own = [[word for line in words for word in line[2 * t : 2 * t + 2]] for t in range(p.tiles)]
             lefts.append([c.left_factor(four) for four in own])
-        chains = []
+        chains, right = [], Panels(self.panels, self._panels(number), p.across)
         for tile in range(p.tiles):
             factors = [left[tile] for left in lefts]
-            chains.append(ProductChain(None, [PanelProduct(x.first, 8 * k) for k, x in enumerate(factors)]))
+            chains.append(ProductChain(None, [PanelProduct(x.first, 8 * k) for k, x in enumerate(factors)], right))
             rest = [PanelProduct(x.rest, 8 * k) for k, x in enumerate(factors) if x.rest is not None]
             if rest:
                 beside = [PanelProduct(x.first, p.across * BLOCK + 8 * k) for k, x in enumerate(factors)]
-                chains.append(ProductChain(None, [*rest, *beside]))
-        right = Panels(p.across, False, 0)
-        found = c.group_units.products(chains, self.panels, self._panels(number), "tf32", right)
+                chains.append(ProductChain(None, [*rest, *beside], right))
+        found = c.group_units.products(chains, "tf32")
         for tile in range(p.tiles):
             made = found[tile * p.parts : (tile + 1) * p.parts]
             sums = c.completed(made[0], made[1] if p.full else None)

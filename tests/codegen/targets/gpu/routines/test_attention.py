@@ -133,6 +133,46 @@ def test_keys_that_there_are_not_have_no_weight(units: str) -> None:
         assert all(np.isfinite(x).all() for x in wide(by_query, by_key))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_keys_of_few_queries_are_shared_out(units: str, dtype: str) -> None:
+    """Some parts see nothing of a query's keys, and none sees any of the last query's."""
+    rng = np.random.default_rng(4)
+    mask = rng.random((3, 1100)) < 0.5
+    mask[0, 100:], mask[1, :-100], mask[2] = False, False, False
+    with lg.default_device(units):
+        q, k, v = narrow(dtype, (2, 3, 8), (2, 1100, 8), (2, 1100, 16))
+        function = lg.compile(lambda q, k, v: lg.vjp(lambda *x: lg.attention(*x, mask=mask), q, k, v)[0])
+        near(function(q, k, v), by_numpy(*wide(q, k, v), 0.0, mask)[1], dtype)
+        slopes = lg.compile(lg.grad(lambda q, k, v: lg.sum(lg.attention(q, k, v).astype(lg.float32) ** 2)))
+        weights, result = by_numpy(*wide(q, k, v))
+        (wanted, *_) = derivatives(*wide(q, k, v), 2 * result, np.zeros((1, 1)), weights, result, 8**-0.5)
+        near(slopes(q, k, v), wanted, dtype)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_shared_keys_and_values_are_not_repeated(units: str, causal: bool) -> None:
+    """By leading axes of 1, by `repeat`, and by a batch of queries; derivatives are of what was repeated."""
+
+    def all_ways(q: Any, k: Any, v: Any) -> tuple[Any, ...]:
+        heads = lg.reshape(q, (2, 6, 5, 8))
+        again = [lg.repeat(x, 3, axis=1) for x in (k, v)]
+        found = lg.attention(q, k[:, :, None], v[:, :, None], is_causal=causal)
+        return found, lg.reshape(lg.attention(heads, *again, is_causal=causal), found.shape)
+
+    with lg.default_device(units):
+        q, k, v = narrow("bfloat16", (2, 2, 3, 5, 8), (2, 2, 9, 8), (2, 2, 9, 16))
+        function = lg.compile(all_ways)
+        assert all("[2,2,9,8]" in row.operands for row in function.plan(q, k, v).routines)
+        of_each = [wide(q)[0], *[np.repeat(x[:, :, None], 3, axis=2) for x in wide(k, v)]]
+        weights, result = by_numpy(*of_each, is_causal=causal)
+        for got in function(q, k, v):
+            near(got, result, "bfloat16")
+        slopes = lg.compile(lg.grad(lambda *x: lg.sum(all_ways(*x)[0].astype(lg.float32) ** 2), argnums=(0, 1, 2)))
+        wanted = derivatives(*of_each, 2 * result, np.zeros((1, 1)), weights, result, 8**-0.5)
+        for got, right, shared in zip(slopes(q, k, v), wanted, (False, True, True), strict=False):
+            near(got, right.sum(2) if shared else right, "bfloat16")
+
+
 def test_who_does_it(units: str) -> None:
     """Batches are one launch, layers of a loop as well; lanes, other dtypes and long rows have no routine."""
     with lg.default_device(units):
