@@ -16,6 +16,7 @@ import numpy as np
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.program import ALIGNMENT, ArraySlot, RoutineLaunch, RoutineStep
+from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     UNTILED,
     Geometry,
@@ -130,6 +131,14 @@ class Routine:
         tiles = streamed_tiles(kernel, self.geometry) if prod(kernel.domain) == lanes else None
         shape = UNTILED if tiles is None else LaneMapping(group=self.geometry.group, tiles=tiles)
         self._launched(self.support.add(kernel, shape), lanes, 0 if tiles is None else tiles.count, arrays)
+
+    def by_boxes(self, kernel: Kernel, *arrays: Array) -> None:
+        """A kernel of the Kernel IR that reads across the order in which it writes, for all of its lanes."""
+        boxes = boxed(kernel, self.memory)
+        if boxes is None:
+            self.by_lanes(kernel, prod(kernel.domain), *arrays)
+        else:
+            self.by_mapping(kernel, LaneMapping(group=self.geometry.group, boxes=boxes), boxes.count, *arrays)
 
     def by_mapping(self, kernel: Kernel, shape: LaneMapping, tiles: int, *arrays: Array) -> None:
         """A kernel of the Kernel IR whose tiles workgroups take in that way. Arrays: its parameters, then scratch."""

@@ -10,6 +10,7 @@ from loopgrad.codegen.steps import routine_row
 from loopgrad.codegen.targets.gpu.routines import (
     associative_scan,
     attention,
+    channel_windows,
     column_elimination,
     column_reflections,
     exchanges,
@@ -41,6 +42,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
     "attention": (attention.PROVIDER,),
     "attention_gradient": (attention.GRADIENT,),
     "window_products": (
+        channel_windows.PROVIDER,
         narrow_windows.PROVIDER,
         window_panels.PROVIDER,
         window_products.PROVIDER,

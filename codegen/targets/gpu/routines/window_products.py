@@ -292,16 +292,16 @@ def program_of(routine: Routine) -> WindowProducts:
     x, kernel = [a.type.shape for a in routine.inputs]
     (out,) = [a.type.shape for a in routine.outputs]
     groups, results, row = kernel
-    channels, window = x[1] // groups, _numbers(routine, "window")
+    channels, window = x[1] // groups, numbers(routine, "window")
     warps, tiles = max(min(WARPS, routine.geometry.group // WARP), 1), min(TALL, -(-results // SIDE))
     full, depth = routine.attrs["precision"] == FULL_PRECISION, channels * prod(window)
-    sizes = (x[2:], out[2:], _numbers(routine, "strides"))
+    sizes = (x[2:], out[2:], numbers(routine, "strides"))
     program = WindowProducts(x[0], groups, results, *sizes, channels, depth, row, full, warps, tiles)
     short = program.count < FEW and tiles > TALL // 2
     return replace(program, tiles=TALL // 2) if short else program
 
 
-def _numbers(routine: Routine, name: str) -> tuple[int, ...]:
+def numbers(routine: Routine, name: str) -> tuple[int, ...]:
     found = routine.attrs[name]
     assert isinstance(found, tuple)
     return found
@@ -309,7 +309,7 @@ def _numbers(routine: Routine, name: str) -> tuple[int, ...]:
 
 def offsets(program: WindowProducts, routine: Routine, count: int = 0) -> Array:
     """Of each element of a window, in elements behind its first; so many, or as many as whole blocks have."""
-    window, dilation = _numbers(routine, "window"), _numbers(routine, "dilation")
+    window, dilation = numbers(routine, "window"), numbers(routine, "dilation")
     steps = [prod(program.extents), *[n * prod(program.extents[d + 1 :]) for d, n in enumerate(dilation)]]
     index = np.indices((program.channels, *window)).reshape(len(steps), -1)
     found = np.zeros(count or program.blocks * program.block, np.int32)

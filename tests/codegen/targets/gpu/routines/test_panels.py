@@ -9,6 +9,9 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.codegen.schedule import convolutions
+from loopgrad.codegen.targets.gpu.routines import attention as routine
+from loopgrad.codegen.targets.gpu.routines import channel_windows
+from loopgrad.codegen.targets.gpu.routines.attention_scores import Shapes
 from loopgrad.codegen.targets.gpu.routines.window_panels import PanelWindows
 from tests.codegen.targets.gpu.routines.test_attention import narrow, near, wide
 from tests.codegen.targets.gpu.routines.test_window_products import arrays, by_numpy
@@ -45,6 +48,47 @@ def test_attention(
         wanted = attention.derivatives(*wide(q, k, v), *wide(ct), added, weights, found, scale)
         for got, right in zip(compiled(q, k, v, ct), (found, *wanted), strict=False):
             near(got, right, dtype)
+
+
+@pytest.mark.parametrize(("causal", "stages"), [(True, 2), (False, 3)])
+def test_warpgroups_take_turns(warpgroups: str, monkeypatch: pytest.MonkeyPatch, causal: bool, stages: int) -> None:
+    """More blocks than stages, the last one not whole, and two tiles, in one of which rows are missing; of chunks of a
+    row no whole number is as many as there are invocations."""
+    tiling = routine.AttentionTiling(8, 1, 32, True, 1, True, stages)
+    monkeypatch.setattr(routine, "tiling", lambda *_: tiling)
+    with lg.default_device(warpgroups):
+        q, k, v = narrow("bfloat16", (2, 150, 24), (2, 180, 24), (2, 180, 40))
+        function = lg.compile(lambda q, k, v: lg.attention(q, k, v, is_causal=causal))
+        near(function(q, k, v), attention.by_numpy(*wide(q, k, v), is_causal=causal)[1], "bfloat16")
+
+
+def test_few_tiles_share_out_keys_rather_than_take_turns() -> None:
+    def chosen(count: int, queries: int, width: int, causal: bool = False) -> tuple[int, int]:
+        found = routine.tiling(Shapes("b16", count, queries, 4096, width, width, causal, 0.1, panels=True), 4)
+        return found.warps, found.turns
+
+    assert chosen(64, 2048, 128) == chosen(64, 2048, 256) == (8, 2)
+    assert chosen(16, 512, 128) == chosen(1024, 40, 128) == chosen(64, 2048, 128, True) == (4, 0)
+
+
+# x, kernel, stride, padding, dilation, groups
+CHANNELS: list[Any] = [
+    ((2, 16, 9, 11), (20, 16, 3, 3), 1, 1, 1, 1),
+    ((1, 24, 12, 12), (140, 12, 3, 3), 2, 1, 2, 2),  # chunks that are filled up, and results of two workgroups
+]
+
+
+@pytest.mark.parametrize("case", CHANNELS)
+def test_convolutions_of_many_channels(warpgroups: str, monkeypatch: pytest.MonkeyPatch, case: Any) -> None:
+    for name in ("LARGE_RESULT", "LARGE_WINDOW", "LARGE_COPY"):
+        monkeypatch.setattr(convolutions, name, 1)
+    monkeypatch.setattr(channel_windows, "FEWEST", 8)
+    names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))
+    with lg.default_device(warpgroups):
+        x, kernel = (lg.asarray(v).astype(lg.bfloat16) for v in arrays(*case[:2]))
+        function = lg.compile(lambda x, kernel: lg.conv(x, kernel, **names))
+        assert "many channels" in function.plan(x, kernel).routines[0].provider
+        near(function(x, kernel), by_numpy(*wide(x, kernel), *case[2:]), "bfloat16")
 
 
 # x, kernel, stride, padding, dilation, groups
