@@ -1,4 +1,5 @@
-"""Einstein summation: sums of products over letters, by one matmul for each pair of operands."""
+"""Einstein summation: sums of products over letters, by one matmul for each pair of operands, or by one product of
+elements where nothing is summed."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def einsum(
     for i, j in _path(left, output):
         other, one = left.pop(j), left.pop(i)
         later = set(output).union(*[labels for labels, _ in left])
-        left.append(_contract(*one, *other, later))
+        left.append(_contract(one, other, later, output))
     result = wrap(_arranged(*left[0], output))
     return delivered("einsum", cast(result, bool_) if were_bool else result, out)
 
@@ -178,8 +179,10 @@ def _turned(t: Tensor, labels: str, output: str) -> Tensor:
     return permute_dims(t, [labels.index(c) for c in output])
 
 
-def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str, Value]:
-    """Multiply two operands, summing the letters that nobody needs any more."""
+def _contract(one: tuple[str, Value], other: tuple[str, Value], later: set[str], output: str) -> tuple[str, Value]:
+    """Multiply two operands, summing the letters that nobody needs any more; where they share none of those, in the
+    order of `output`."""
+    (a, x), (b, y) = one, other
     x, a = _summed(x, a, later | set(b))
     y, b = _summed(y, b, later | set(a))
     batch = "".join(c for c in a if c in b and c in later)
@@ -199,10 +202,21 @@ def _contract(a: str, x: Value, b: str, y: Value, later: set[str]) -> tuple[str,
     def shape(letters: str) -> Shape:
         return tuple([extents[c] for c in letters])
 
+    if not depth:
+        labels = "".join(sorted(dict.fromkeys(a + b), key=lambda c: (c not in output, output.find(c))))
+        left, right = (_spread(own, value, labels, shape(labels)) for own, value in ((a, x), (b, y)))
+        return labels, (wrap(left) * wrap(right))._value
     left = ops.reshape(_arranged(a, x, batch + rows + depth), (*shape(batch), size(rows), size(depth)))
     right = ops.reshape(_arranged(b, y, batch + depth + columns), (*shape(batch), size(depth), size(columns)))
     labels = batch + rows + columns
     return labels, ops.reshape(ops.matmul(left, right), shape(labels))
+
+
+def _spread(labels: str, value: Value, wanted: str, shape: Shape) -> Value:
+    """An operand by the letters of the result, along which others repeat it."""
+    own = [c for c in wanted if c in labels]
+    value = ops.transpose(value, [labels.index(c) for c in own])
+    return value if len(own) == len(wanted) else ops.broadcast(value, shape, [wanted.index(c) for c in own])
 
 
 def _summed(value: Value, labels: str, keep: set[str]) -> tuple[Value, str]:

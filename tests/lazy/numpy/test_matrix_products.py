@@ -126,6 +126,15 @@ def test_einsum_contracts_what_leaves_the_least_to_do(text: str, shapes: list[tu
     check(traced, np.einsum(text, *arrays))
 
 
+@pytest.mark.parametrize(("text", "shapes"), [("bik,bjk->jbik", [(2, 3, 4), (2, 5, 4)]), ("ji,i->ij", [(3, 2), (2,)])])
+def test_einsum_of_which_nothing_is_summed_is_a_product_of_elements(text: str, shapes: list[tuple[int, ...]]) -> None:
+    for draw in (rand, lambda *s: rand(*s) + 1j * rand(*s)):
+        arrays = [draw(*shape) for shape in shapes]
+        traced = lg.einsum(text, *tensors(*arrays))
+        assert work_of([traced._value]) == 0
+        check(traced, np.einsum(text, *arrays))
+
+
 @pytest.mark.parametrize("text", ["bi,bj,ijk->bk", "ij,ij,ij->", "i,j,k->kji", "ii,ij,jj->i", "...i,ij,j...->..."])
 def test_gradients_of_einsums_of_three(text: str) -> None:
     shapes = {"bi,bj,ijk->bk": [(2, 3), (2, 4), (3, 4, 5)], "...i,ij,j...->...": [(3,), (3, 3), (3,)]}.get(text)
