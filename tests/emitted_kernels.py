@@ -145,7 +145,12 @@ class Kernels:
         compile._Kernels.own = looked_at  # type: ignore[method-assign]
 
     def interesting(self, kernel: Any, fast: bool, shape: Any) -> bool:
-        """Whether it has new features, is one of the sample, or is written for whole workgroups."""
+        """Whether it has new features, is one of the sample, or is written for whole workgroups; but for those with
+        matrices of subgroups, which nobody's LLVM has."""
+        from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct  # late, as above
+
+        if isinstance(shape.product, MatrixProduct):
+            return False
         new = features(kernel, fast, shape)
         if new <= self.met and shape.program is None and self.random.random() >= SAMPLE:
             return False

@@ -81,6 +81,14 @@ class Api:
         self.lib.vkGetPhysicalDeviceFeatures2(physical, chain[0])
         return chain
 
+    def extensions(self, physical: Any) -> set[str]:
+        """What the device has beside the core."""
+        count, null = self.ffi.new("uint32_t*"), self.ffi.NULL
+        self.check(self.lib.vkEnumerateDeviceExtensionProperties(physical, null, count, null), "listing extensions")
+        out = self.ffi.new("VkExtensionProperties[]", count[0])
+        self.check(self.lib.vkEnumerateDeviceExtensionProperties(physical, null, count, out), "listing extensions")
+        return {self.ffi.string(out[i].extensionName).decode() for i in range(count[0])}
+
     def device_name(self, physical: Any) -> str:
         text: bytes = self.ffi.string(self.properties(physical).deviceName)
         return text.decode(errors="replace")
@@ -108,7 +116,7 @@ def structure_type(name: str) -> str:
     """VkBufferCreateInfo -> VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO."""
     text = "".join(f"_{c}" if c.isupper() else c for c in name[2:]).upper()
     for wrong, right in (("VULKAN11", "VULKAN_1_1"), ("VULKAN12", "VULKAN_1_2"), ("FEATURES2", "FEATURES_2"),
-                         ("PROPERTIES2", "PROPERTIES_2")):  # fmt: skip
+                         ("PROPERTIES2", "PROPERTIES_2"), ("K_H_R", "KHR")):  # fmt: skip
         text = text.replace(wrong, right)
     return f"VK_STRUCTURE_TYPE{text}"
 

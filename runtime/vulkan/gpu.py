@@ -9,9 +9,10 @@ Circle: `runtime/vulkan/timeline.py` is the part of a device that orders its wor
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import Any, Final
 
-from loopgrad.codegen.targets.gpu.interface import PUSH_BYTES
+from loopgrad.codegen.targets.gpu.interface import PUSH_BYTES, MatrixShape
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.runtime.vulkan.api import (
     QUEUE_COMPUTE,
@@ -23,6 +24,7 @@ from loopgrad.runtime.vulkan.api import (
     feature_chain,
     lacking,
 )
+from loopgrad.runtime.vulkan.matrices import matrix_support
 from loopgrad.runtime.vulkan.timeline import Timeline
 
 STAGE_COMPUTE: Final = 0x20
@@ -91,17 +93,30 @@ class Gpu:
         for name in WANTED_12:
             setattr(want_twelve, name, getattr(has_twelve, name))
         want_twelve.bufferDeviceAddress = want_twelve.timelineSemaphore = 1
+        matrices = matrix_support(self.api, self.physical, has_twelve)
+        want_twelve.vulkanMemoryModel = want_twelve.vulkanMemoryModelDeviceScope = bool(matrices.shapes)
+        for earlier, later in pairwise((want_twelve, *matrices.features)):
+            earlier.pNext = later
+        names = [self.ffi.new("char[]", name.encode()) for name in matrices.extensions]
+        extensions = self.ffi.new("char*[]", names)
         priority = self.ffi.new("float[]", [1.0])
         queue = self.api.struct(
             "VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priority
         )
-        info = self.api.struct("VkDeviceCreateInfo", pNext=want, queueCreateInfoCount=1, pQueueCreateInfos=queue)
+        info = self.api.struct(
+            "VkDeviceCreateInfo",
+            pNext=want,
+            queueCreateInfoCount=1,
+            pQueueCreateInfos=queue,
+            enabledExtensionCount=len(names),
+            ppEnabledExtensionNames=extensions,
+        )
         out = self.ffi.new("VkDevice*")
         self.api.check(self.lib.vkCreateDevice(self.physical, info, self.ffi.NULL, out), "vkCreateDevice")
-        self._alive.append((want, want_eleven, want_twelve, priority, queue))
-        return out[0], self._features(want, want_eleven, want_twelve)
+        self._alive.append((want, want_eleven, want_twelve, matrices, priority, queue))
+        return out[0], self._features(want, want_eleven, want_twelve, matrices.shapes)
 
-    def _features(self, base: Any, eleven: Any, twelve: Any) -> Features:
+    def _features(self, base: Any, eleven: Any, twelve: Any, matrices: tuple[MatrixShape, ...]) -> Features:
         subgroups = self.api.struct("VkPhysicalDeviceVulkan11Properties")
         controls = self.api.struct("VkPhysicalDeviceVulkan12Properties", pNext=subgroups)
         top = self.api.struct("VkPhysicalDeviceProperties2", pNext=controls)
@@ -127,6 +142,7 @@ class Gpu:
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
             known_bits=not self.is_nvidia,
             neighbours=_neighbours(subgroups),
+            matrices=matrices,
         )
 
     @property

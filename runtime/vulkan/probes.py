@@ -40,6 +40,7 @@ def probed(driver: VulkanDriver, features: Features) -> Features:
         endless_loops=bool(trips[0] == TRIPS),
         widening=bool(compared[0] == 2),
         neighbours=neighbours,
+        matrices=features.matrices if neighbours > 1 else (),
     )
 
 

@@ -26,6 +26,7 @@ from loopgrad.codegen.targets.llvm_gpu.image import LlvmImage
 from loopgrad.codegen.targets.llvm_modules import parsed
 from tests.simulator.coroutines import DECLARATIONS, WAIT
 from tests.simulator.matrix_units import HostUnits
+from tests.simulator.subgroup_matrices import SHAPES, HostMatrices
 from tests.simulator.warpgroup_units import HostWarpgroupUnits
 
 GROUP = 32
@@ -49,6 +50,7 @@ def flavour() -> Flavour:
         exchanges=True,
         group_vectors=True,
         matrix_units=True,
+        matrices=SHAPES,
         warpgroup_memory=227 << 10,
         waits=True,
         attributes="nounwind",
@@ -69,6 +71,10 @@ class HostAssembler(LlvmAssembler):
     def matrix_units(self) -> HostUnits:
         self._units = self._units or HostUnits(self)
         return self._units
+
+    @property
+    def subgroup_matrices(self) -> HostMatrices:
+        return HostMatrices(self)
 
     @property
     def warpgroup_units(self) -> HostWarpgroupUnits:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from loopgrad.codegen.targets.gpu.interface import MatrixShape
+
 Label = Any
 Variable = Any
 
@@ -169,6 +171,38 @@ class WarpgroupUnits(Protocol):
         ...
 
 
+class SubgroupMatrices(Protocol):
+    """What the invocations of a subgroup, neighbours in a workgroup, do together with matrices of which only the target
+    knows who has which element. All of them come to each of these but `put` and `words`. Matrices come from memory of
+    the workgroup in chunks of 16 bytes, `pitch` of them from one line to the next."""
+
+    def memory(self, chunks: int) -> Variable: ...
+
+    def put(self, memory: Variable, index: Val, words: Sequence[Val]) -> None:
+        """Four i32 into a chunk."""
+        ...
+
+    def words(self, memory: Variable, index: Val) -> list[Val]:
+        """What is there."""
+        ...
+
+    def zeros(self, shape: MatrixShape) -> Variable:
+        """Sums, to which products can be added."""
+        ...
+
+    def factor(self, memory: Variable, index: Val, pitch: int, shape: MatrixShape, left: bool, turned: bool) -> Any:
+        """A left or right factor, whose first line begins there; `turned`: lines are its columns."""
+        ...
+
+    def add(self, sums: Variable, left: Any, right: Any, shape: MatrixShape) -> None:
+        """sums + left @ right."""
+        ...
+
+    def store(self, memory: Variable, index: Val, pitch: int, sums: Variable, shape: MatrixShape) -> None:
+        """The sums, as f32, their rows as lines."""
+        ...
+
+
 class HandedWords(Protocol):
     """What workgroups leave for each other during a launch: integers in device memory, one by one, relaxed."""
 
@@ -247,6 +281,11 @@ class Assembler(Protocol):
 
     @property
     def warpgroup_units(self) -> WarpgroupUnits | None:
+        """Where there are some."""
+        ...
+
+    @property
+    def subgroup_matrices(self) -> SubgroupMatrices | None:
         """Where there are some."""
         ...
 

@@ -20,7 +20,7 @@ counted in 32 bits: no stack has more than MOST_ROWS, and a need above that mean
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import ErrorSite, StackSlot
 
@@ -41,6 +41,25 @@ LONG: Final = 1 << 15  # its other side
 
 # how a dispatch names an array: a parameter of the kernel or a scratch block of the launch
 PARAM, SCRATCH = "param", "scratch"
+
+
+class MatrixShape(NamedTuple):
+    """Sums of f32, rows x columns, of products of matrices of "f16" or "b16", rows x depth and depth x columns."""
+
+    type: str
+    rows: int
+    columns: int
+    depth: int
+
+
+class SubgroupShapes(NamedTuple):
+    """What subgroups of so many invocations multiply."""
+
+    subgroup: int
+    shapes: tuple[MatrixShape, ...]
+
+
+NO_MATRICES: Final = SubgroupShapes(1, ())
 
 
 def control_bytes(stacks: int) -> int:
@@ -77,7 +96,8 @@ class KernelInterface:
     and write. `copies` invocations own a
     stretch of lanes each; 0: any lane anywhere. The kernel's own table lists the first `own_scratch` blocks;
     the others are of its folds. `loops`: the kernel has loops of its own. `resumable`: the kernel may be left
-    UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't."""
+    UNFINISHED by that many invocations, whose state is its last own scratch block; 0: it can't. `held`: so
+    many invocations, at most, have their arrays in that block; 0: in memory of their own."""
 
     name: str
     domain: tuple[int, ...]
@@ -95,6 +115,7 @@ class KernelInterface:
     tiles: int = 0
     streams: bool = False
     resumable: int = 0
+    held: int = 0
 
 
 def tiny_products(batch: int, m: int, k: int, n: int) -> bool:

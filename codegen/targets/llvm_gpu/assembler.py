@@ -14,7 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Divide, HandedWords, MatrixUnits, Val, WarpgroupUnits
+from loopgrad.codegen.targets.gpu.assembler import (
+    VECTOR_BYTES,
+    Divide,
+    HandedWords,
+    MatrixUnits,
+    SubgroupMatrices,
+    Val,
+    WarpgroupUnits,
+)
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
@@ -78,6 +86,10 @@ class LlvmAssembler:
 
     @property
     def matrix_units(self) -> MatrixUnits | None:
+        return None
+
+    @property
+    def subgroup_matrices(self) -> SubgroupMatrices | None:
         return None
 
     @property

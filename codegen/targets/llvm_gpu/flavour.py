@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import log, log2
 from typing import Final
 
+from loopgrad.codegen.targets.gpu.interface import NO_MATRICES, SubgroupShapes
+
 FAST: Final = "reassoc nsz arcp contract afn "
 
 
@@ -23,8 +25,9 @@ class Flavour:
     `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
     `recipe_attributes` what a recipe does that is best with {registers} registers.
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
-    `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some. `waits`: workgroups that
-    have begun go on whatever others wait for. `group_vectors`: memory of a workgroup is read and written by vectors.
+    `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some. `matrices`: that
+    subgroups multiply. `waits`: workgroups that have begun go on whatever others wait for. `group_vectors`: memory of a
+    workgroup is read and written by vectors.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -56,6 +59,7 @@ class Flavour:
     warpgroup_memory: int = 0
     exchanges: bool = False
     matrix_units: bool = False
+    matrices: SubgroupShapes = NO_MATRICES
     waits: bool = False
     group_vectors: bool = False
     atomic_float: str = ""

@@ -53,6 +53,7 @@ class LlvmImage:
             asked_memory=asked,
             sums_group=f.summed_group,
             matrix_units=f.matrix_units,
+            matrices=f.matrices,
             warpgroups=self.warpgroups,
             exchanges=f.exchanges,
             waits=f.waits,

@@ -1,4 +1,7 @@
-"""SPIR-V's `Assembler`: the emitter's instructions as words of one module for one kernel."""
+"""SPIR-V's `Assembler`: the emitter's instructions as words of one module for one kernel.
+
+Circle: `codegen/targets/spirv/cooperative_matrices.py` writes instructions by the assembler that gives them.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,23 @@ from loopgrad.codegen.targets.spirv.assembly import (
     FLOAT_MODES,
     FUNCTION,
     INPUT,
+    NON_PRIVATE,
     PHYSICAL,
     PRIVATE,
     PUSH_CONSTANT,
+    SUBGROUP_SCOPE,
     WORKGROUP,
     Words,
 )
+from loopgrad.codegen.targets.spirv.cooperative_matrices import CooperativeMatrices
 from loopgrad.codegen.targets.spirv.factors import NOTED, Factors
 from loopgrad.codegen.targets.spirv.features import Features
 
 LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
 DEVICE_SCOPE, WORKGROUP_SCOPE = 1, 2
-SUBGROUP_SCOPE: Final = 3
 WORKGROUP_ORDER: Final = 0x8 | 0x40 | 0x100  # acquire and release, of buffers and memory of the workgroup
+SEEN_BY_ALL: Final = 0x2000 | 0x4000  # what was written is made available and visible, where that must be said
 ALIGNED: Final = 2
 NON_WRITABLE: Final = 24
 DONT_UNROLL: Final = 2
@@ -33,6 +39,7 @@ LARGE_LOOP: Final = 1000  # words of code, about 200 instructions
 # What ends with an unknown zero where `known_bits` isn't right.
 REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub", "IMul", "Select")
 HIGHEST: Final = 62  # no address has this bit
+MATRICES: Final = ("CooperativeMatrixKHR", "VulkanMemoryModel", "VulkanMemoryModelDeviceScope")
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
 
 
@@ -44,7 +51,8 @@ def _words(type: str, count: int) -> tuple[str, int, int]:
 
 
 class SpirvAssembler(Words):
-    """Implements codegen.targets.gpu.assembler.Assembler for a device with these features."""
+    """Implements codegen.targets.gpu.assembler.Assembler for a device with these features. `matrices`: the kernel has
+    some of subgroups, and is written for Vulkan's memory model, which these need."""
 
     float_sums: tuple[str, ...] = ()
     flushes = True
@@ -57,8 +65,12 @@ class SpirvAssembler(Words):
     hand_on = False
     warpgroup_units = None
 
-    def __init__(self, features: Features, name: str, group: int = 0) -> None:
+    def __init__(self, features: Features, name: str, group: int = 0, matrices: bool = False) -> None:
         super().__init__()
+        if matrices:
+            self.capabilities |= dict.fromkeys(MATRICES)
+            self.extensions["SPV_KHR_cooperative_matrix"] = None
+        self._for_others = (NON_PRIVATE,) if matrices else ()  # of memory that a workgroup shares
         self.features = features
         self.name = name
         self.fused, self.widens = features.fused, features.widening
@@ -125,6 +137,10 @@ class SpirvAssembler(Words):
         odd = factor >> places
         made = x if odd == 1 else self._hidden(super().inst("IMul", "i32", x, self.const("i32", odd)))
         return super().inst("ShiftLeftLogical", "i32", made, self.const("i32", places)) if places else made
+
+    @property
+    def subgroup_matrices(self) -> CooperativeMatrices | None:
+        return CooperativeMatrices(self) if self._for_others else None
 
     def is_constant(self, value: Val) -> bool:
         return value.id in self.constants
@@ -379,21 +395,26 @@ class SpirvAssembler(Words):
         raise AssertionError("a capability of its own, which is not asked for")
 
     def barrier(self) -> None:
-        scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER).id
+        seen = SEEN_BY_ALL if self._for_others else 0
+        scope, order = self.const("i32", WORKGROUP_SCOPE).id, self.const("i32", WORKGROUP_ORDER | seen).id
         self.put("ControlBarrier", scope, scope, order)
 
     def shared(self, type: str, count: int, alignment: int = VECTOR_BYTES) -> int:
         """Where it lies can't be said; only right factors of units that there aren't must lie somewhere."""
-        pointer, number = self.pointer(WORKGROUP, self.array(type, count)), self.fresh()
-        self.globals += self.encode("Variable", pointer, number, WORKGROUP)
-        self.interface.append(number)
-        return number
+        return self.global_variable(WORKGROUP, self.array(type, count))
+
+    def shared_vectors(self, type: str, side: int, count: int) -> int:
+        """So many vectors of `side` elements."""
+        vector, length = self.vector(type, side), self.const("i32", count).id
+        whole = self._global(("array", vector, count), "TypeArray", vector, length)
+        return self.global_variable(WORKGROUP, whole)
 
     def shared_get(self, array: int, index: Val, type: str) -> Val:
-        return self.get(self._cell(WORKGROUP, type, array, index), type)
+        place = self._cell(WORKGROUP, type, array, index)
+        return Val(self.raw("Load", self.type(type), place, *self._for_others), type)
 
     def shared_set(self, array: int, index: Val, value: Val) -> None:
-        self.set(self._cell(WORKGROUP, value.type, array, index), value)
+        self.put("Store", self._cell(WORKGROUP, value.type, array, index), value.id, *self._for_others)
 
     def shared_get_vector(self, array: int, index: Val, type: str, count: int) -> list[Val]:
         """One by one: pointers to elements are no pointers to vectors."""

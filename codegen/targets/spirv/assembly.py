@@ -24,6 +24,9 @@ PHYSICAL: Final = 5349
 WORKGROUP: Final = 4
 PUSH_CONSTANT: Final = 9
 INPUT: Final = 1
+SUBGROUP_SCOPE: Final = 3
+GLSL450, VULKAN = 1, 3  # memory models
+NON_PRIVATE: Final = 0x20  # other invocations see it, as barriers say: Vulkan's model wants that said
 OP: Final = {
     "ExtInstImport": 11, "ExtInst": 12, "MemoryModel": 14, "EntryPoint": 15, "ExecutionMode": 16, "Capability": 17,
     "TypeVoid": 19, "TypeBool": 20, "TypeInt": 21, "TypeFloat": 22, "TypeVector": 23, "TypeArray": 28, "TypeStruct": 30,
@@ -42,7 +45,9 @@ OP: Final = {
     "AtomicExchange": 229, "AtomicCompareExchange": 230, "AtomicIAdd": 234, "AtomicSMin": 236, "AtomicUMin": 237,
     "AtomicSMax": 238, "AtomicUMax": 239, "AtomicAnd": 240, "AtomicOr": 241, "Phi": 245, "LoopMerge": 246,
     "SelectionMerge": 247, "Label": 248, "Branch": 249, "BranchConditional": 250, "Return": 253,
-    "ControlBarrier": 224, "GroupNonUniformShuffleXor": 346,
+    "Extension": 10, "TypeCooperativeMatrixKHR": 4456, "CooperativeMatrixLoadKHR": 4457,
+    "CooperativeMatrixStoreKHR": 4458, "CooperativeMatrixMulAddKHR": 4459, "ControlBarrier": 224,
+    "GroupNonUniformShuffleXor": 346,
 }  # fmt: skip
 GLSL: Final = {"RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Sqrt": 31, "Fma": 50}
 WIDTH_CAPABILITY: Final = {"i8": "Int8", "i16": "Int16", "i64": "Int64", "f16": "Float16", "f64": "Float64"}
@@ -73,6 +78,7 @@ class Words:
 
     def __init__(self) -> None:
         self.bound = 1
+        self.extensions: dict[str, None] = {}
         self.capabilities: dict[str, None] = {"Shader": None, "PhysicalStorageBufferAddresses": None}
         self.decorations: list[int] = []
         self.globals: list[int] = []
@@ -145,6 +151,15 @@ class Words:
         for i, offset in enumerate(offsets):
             self.decorations += self.encode("MemberDecorate", number, i, 35, offset)
         return number
+
+    def bfloat(self) -> int:
+        """The type of a bfloat16 in matrices."""
+        return self._global("b16", "TypeFloat", 16, 0)
+
+    def matrix(self, element: int, rows: int, columns: int, use: int) -> int:
+        """The type of a matrix that a subgroup has."""
+        sizes = [self.const("i32", n).id for n in (SUBGROUP_SCOPE, rows, columns, use)]
+        return self._global(("matrix", element, *sizes), "TypeCooperativeMatrixKHR", element, *sizes)
 
     def pair(self, type: str) -> int:
         """Two values of a type, as some instructions give."""
@@ -256,9 +271,11 @@ class Words:
         out: list[int] = []
         for capability in self.capabilities:
             out += self.encode("Capability", CAPABILITIES[capability][0])
+        for extension in self.extensions:
+            out += self.encode("Extension", *text_words(extension))
         if self._glsl is not None:
             out += self.encode("ExtInstImport", self._glsl, *text_words("GLSL.std.450"))
-        out += self.encode("MemoryModel", 5348, 1)
+        out += self.encode("MemoryModel", 5348, VULKAN if "VulkanMemoryModel" in self.capabilities else GLSL450)
         out += self.encode("EntryPoint", 5, function, *text_words(ENTRY_NAME), *self.interface)
         out += self.encode("ExecutionMode", function, 17, group, 1, 1)
         out += self.modes + self.decorations + self.globals

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Final
 
+from loopgrad.codegen.targets.gpu.interface import MatrixShape
 from loopgrad.graph.errors import LoopgradError
 
 ENTRY_NAME: Final = "main"  # of every module
@@ -28,6 +29,11 @@ CAPABILITIES: Final[dict[str, tuple[int, str, str]]] = {
     "Int64Atomics": (12, "int64_atomics", "accumulation into 64-bit integers"),
     "GroupNonUniform": (61, "", ""),
     "GroupNonUniformShuffle": (65, "", ""),
+    "CooperativeMatrixKHR": (6022, "matrices", "products of matrices by a subgroup"),
+    "VulkanMemoryModel": (5345, "matrices", "products of matrices by a subgroup"),
+    "VulkanMemoryModelDeviceScope": (5346, "matrices", "products of matrices by a subgroup"),
+    "BFloat16TypeKHR": (5116, "matrices", "products of bfloat16 matrices by a subgroup"),
+    "BFloat16CooperativeMatrixKHR": (5118, "matrices", "products of bfloat16 matrices by a subgroup"),
     "DenormPreserve": (4464, "", ""),
     "SignedZeroInfNanPreserve": (4466, "", ""),
     "RoundingModeRTE": (4467, "", ""),
@@ -41,6 +47,7 @@ VULKAN_NAME: Final = {
     "storage8": "storageBuffer8BitAccess",
     "storage16": "storageBuffer16BitAccess",
     "int64_atomics": "shaderBufferInt64Atomics",
+    "matrices": "cooperativeMatrix",
 }
 
 
@@ -55,7 +62,7 @@ class Features:
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
     `workgroup_memory` that it may have; `neighbours`: those of a subgroup, where they exchange registers and lie side
-    by side in a workgroup; 1 elsewhere."""
+    by side in a workgroup; 1 elsewhere; `matrices`: that these multiply."""
 
     device: str = "a Vulkan device"
     int64: bool = True
@@ -78,6 +85,7 @@ class Features:
     tile_group: int = 128
     workgroup_memory: int = 16 << 10
     neighbours: int = 1
+    matrices: tuple[MatrixShape, ...] = ()
 
     def key(self) -> str:
         """A text that two devices for which the same code is emitted share."""

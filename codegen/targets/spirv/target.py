@@ -12,6 +12,7 @@ from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_kernel
+from loopgrad.codegen.targets.gpu.interface import SubgroupShapes
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
@@ -39,11 +40,12 @@ class SpirvImage:
             resumable=f.resident if self.continued else 0,
             wide=f.int64_atomics,
             exchanges=f.neighbours >= WARP,
+            matrices=SubgroupShapes(f.neighbours, f.matrices),
         )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:
         group = plan.group or self.features.group
-        b = SpirvAssembler(self.features, kernel.name, group)
+        b = SpirvAssembler(self.features, kernel.name, group, plan.matrix_units)
         emit_kernel(kernel, b, fast, plan)
         code = b.finish()
         self._codes.append(code)

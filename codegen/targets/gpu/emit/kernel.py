@@ -35,9 +35,12 @@ from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.emit.window_sum import HeldSample
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.held_rows import RegisterRows
+from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct
+from loopgrad.codegen.targets.gpu.lanes.matrix_rectangles import emit_matrix_rectangle
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
 from loopgrad.codegen.targets.gpu.lanes.order import LaneOrder
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Tiles, batches, left_by
+from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
 from loopgrad.codegen.targets.gpu.lanes.product_results import FinishedProduct, StoredProduct
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_rectangle
 from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
@@ -125,7 +128,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
     elif plan.product is not None:
         unit = e.resize(b.group_id(), "i64", signed=False)
         results = StoredProduct() if plan.epilogue is None else FinishedProduct(e, plan.epilogue.stored, emit_block)
-        stride(e, words, unit, shared_idle(e), partial(emit_rectangle, e, plan.product, results))
+        stride(e, words, unit, shared_idle(e), rectangles(e, plan.product, results))
     elif plan.running is not None:
         unit, totals = e.resize(b.group_id(), "i64", signed=False), RunningTotals(e, plan.running, emit_block)
         stride(e, words, unit, shared_idle(e), totals.emit)
@@ -140,6 +143,13 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
         stride(e, words, invocation, idle(e), partial(emit_lane, e))
     else:
         emit_tiles(e, words, plan.tiles)
+
+
+def rectangles(e: Emitter, product: Product | MatrixProduct, results: StoredProduct) -> Callable[[Val], None]:
+    """What makes one of them, by its number."""
+    if isinstance(product, MatrixProduct):
+        return partial(emit_matrix_rectangle, e, product, results)
+    return partial(emit_rectangle, e, product, results)
 
 
 def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> None:

@@ -27,8 +27,10 @@ from loopgrad.codegen.scalar.sort_key import BUCKETS
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
+from loopgrad.codegen.targets.gpu.interface import NO_MATRICES, SubgroupShapes
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
+from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.shard_plan import ShardPieces, shard_pieces, shards_of
@@ -67,6 +69,7 @@ class Geometry:
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
     matrix_units: bool = False  # warps have some
     warpgroups: bool = False  # which have matrix units together
+    matrices: SubgroupShapes = NO_MATRICES  # that subgroups multiply
     exchanges: bool = False  # neighbouring invocations exchange registers
     waits: bool = False  # workgroups that have begun go on whatever others wait for
     group_vectors: bool = False  # memory of a workgroup is read and written by vectors
@@ -141,7 +144,7 @@ class LaneMapping:
     copied: tuple[int, ...] = ()  # parameters of which each invocation has a copy
     group: int = 0  # invocations of a workgroup; 0: the target's choice
     tiles: Tiles | None = None
-    product: Product | None = None  # the kernel is a matrix product, which workgroups make in rectangles
+    product: Product | MatrixProduct | None = None  # the kernel is a product, which workgroups make in rectangles
     epilogue: Epilogue | None = None  # the kernel's body is what goes on with the elements of the product
     boxes: Boxes | None = None  # workgroups run boxes of lanes
     program: GroupProgram | None = None  # what workgroups do in place of the kernel's body

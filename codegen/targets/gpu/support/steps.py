@@ -21,6 +21,7 @@ from loopgrad.codegen.program import (
 )
 from loopgrad.codegen.steps import all_steps, with_blocks
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
+from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct, in_matrices
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Support
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, in_rectangles
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
@@ -113,10 +114,15 @@ class _Supported:
     def new_product(self, step: MatmulStep) -> int:
         factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
         geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
-        product = in_rectangles(step, sum_dtype(factors), geometry.group, geometry.memory)
-        plan = UNTILED if product is None else LaneMapping(group=geometry.group, product=product)
+        group, memory = geometry.group, geometry.memory
+        by_units = in_matrices(step, factors, group, memory, geometry.matrices)
+        product = by_units or in_rectangles(step, sum_dtype(factors), group, memory)
+        units = by_units is not None
+        plan = UNTILED if product is None else LaneMapping(group=group, product=product, matrix_units=units)
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
+            if units:
+                self.routines[self.row(step, "", product)] = None
             return self.launch(self.support.add(plain, plan), lanes, tiles)
         epilogue = self.kernels[step.epilogue.kernel]
         if product is None:
@@ -126,9 +132,11 @@ class _Supported:
         self.routines[self.row(step, epilogue.name, product)] = None
         return self.launch(self.support.own(kernel, self.support.options.fast_math, plan), lanes, tiles)
 
-    def row(self, step: MatmulStep, name: str, product: Product | None) -> RoutineRow:
-        """What `plan` says of a product with an epilogue."""
+    def row(self, step: MatmulStep, name: str, product: Product | MatrixProduct | None) -> RoutineRow:
+        """What `plan` says of a product; `name`: of its epilogue."""
         operands = ", ".join([str(self.slots[slot].type) for slot in (step.left, step.right)])
         how = "a lane for each element" if product is None else f"rectangles of {product.tall}x{product.broad}"
-        provider = f"own kernel ({how}) with {name} as its epilogue; where a library does it, {name} follows"
-        return RoutineRow("matmul", operands, provider)
+        if isinstance(product, MatrixProduct):
+            how += f" by matrix units of {product.shape.rows}x{product.shape.columns}x{product.shape.depth}"
+        finished = f" with {name} as its epilogue; where a library does it, {name} follows" if name else ""
+        return RoutineRow("matmul", operands, f"own kernel ({how}){finished}")

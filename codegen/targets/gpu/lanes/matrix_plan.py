@@ -1,0 +1,165 @@
+"""Which products of 16-bit floats are made by the matrices of subgroups, and in which rectangles; by shape alone.
+
+A workgroup makes a rectangle of the product, each of its subgroups a part of that: some matrices beside and below each
+other, as large as the device multiplies. Slabs of both operands, `depth` terms long, lie in memory of the workgroup as
+they do in that of the device, in chunks of 16 bytes; a row begins a chunk after the end of the one before, so that
+eight of them lie in different banks. One slab is loading while the one before is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from loopgrad.codegen.program import MatmulStep
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
+from loopgrad.codegen.targets.gpu.interface import MatrixShape, SubgroupShapes
+from loopgrad.graph.types import DType
+
+TYPES: Final = {"float16": "f16", "bfloat16": "b16"}
+ITEM: Final = 2  # bytes of a factor
+CHUNK: Final = VECTOR_BYTES // ITEM  # factors side by side
+SUMS: Final = VECTOR_BYTES // 4  # and sums
+SLABS: Final = 2
+SIDES: Final = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64), (64, 32))  # of rectangles, the largest first
+DEPTHS: Final = (64, 32)
+MOST_SUMS: Final = 64  # of an invocation
+ENOUGH: Final = 128  # rectangles, for a large device
+SMALLEST: Final = 16  # a product with a shorter side is too narrow for matrices
+SMALLEST_WORK: Final = 1 << 18  # terms; below that the launch is all that counts
+
+
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """Part of an operand in memory of the workgroup: `lines` of it that lie in the device's memory `length` elements
+    long. `along_k`: whether these are terms; lines are, elsewhere."""
+
+    lines: int
+    length: int
+    along_k: bool
+
+    @property
+    def chunks(self) -> int:
+        """Of a line."""
+        return self.length // CHUNK
+
+    @property
+    def pitch(self) -> int:
+        """Chunks from one line to the next."""
+        return self.chunks + 1
+
+    @property
+    def size(self) -> int:
+        return self.lines * self.pitch
+
+    def further(self, side: int, k: int) -> int:
+        """Chunks from the first element to one so many rows or columns and terms further."""
+        return side * self.pitch + k // CHUNK if self.along_k else k * self.pitch + side // CHUNK
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """As a `Product`, by `subgroups` of which `down` lie below each other. `shape`: of the matrices that multiply."""
+
+    batch: int
+    m: int
+    k: int
+    n: int
+    transpose_left: bool
+    transpose_right: bool
+    group: int
+    subgroups: int
+    down: int
+    tall: int
+    broad: int
+    depth: int
+    shape: MatrixShape
+
+    @property
+    def rows(self) -> int:
+        return -(-self.m // self.tall)
+
+    @property
+    def columns(self) -> int:
+        return -(-self.n // self.broad)
+
+    @property
+    def tiles(self) -> int:
+        return self.batch * self.rows * self.columns
+
+    @property
+    def across(self) -> int:
+        return self.subgroups // self.down
+
+    @property
+    def high(self) -> int:
+        """Matrices of a subgroup below each other."""
+        return self.tall // (self.down * self.shape.rows)
+
+    @property
+    def wide(self) -> int:
+        """And beside each other."""
+        return self.broad // (self.across * self.shape.columns)
+
+    @property
+    def slabs(self) -> tuple[Slab, Slab]:
+        return self._slab(self.tall, not self.transpose_left), self._slab(self.broad, self.transpose_right)
+
+    def _slab(self, side: int, along_k: bool) -> Slab:
+        return Slab(side, self.depth, True) if along_k else Slab(self.depth, side, False)
+
+    @property
+    def slab(self) -> int:
+        """Chunks of both."""
+        return sum(slab.size for slab in self.slabs)
+
+    @property
+    def finished(self) -> Slab:
+        """The sums of a row of a subgroup's matrices, as they wait to be stored: f32, so two of these elements each."""
+        return Slab(self.shape.rows, 2 * self.wide * self.shape.columns, False)
+
+    @property
+    def chunks(self) -> int:
+        """In memory of the workgroup."""
+        return max(SLABS * self.slab, self.subgroups * self.finished.size)
+
+    def suits(self, memory: int) -> bool:
+        if not self.high or not self.wide or self.tall * self.broad > MOST_SUMS * self.group:
+            return False
+        shared_out = all(slab.lines * slab.chunks % self.group == 0 for slab in self.slabs)
+        finished = self.finished.lines * self.finished.chunks * self.subgroups % self.group == 0
+        return shared_out and finished and self.depth % self.shape.depth == 0 and self.chunks * VECTOR_BYTES <= memory
+
+
+def in_matrices(
+    step: MatmulStep, factors: DType, group: int, memory: int, matrices: SubgroupShapes
+) -> MatrixProduct | None:
+    """The product by the matrices of subgroups; None where a device has none for these factors, rectangles without them
+    do as well, or rows aren't whole chunks."""
+    shape = next((s for s in matrices.shapes if s.type == TYPES.get(factors.name)), None)
+    rows = (step.m if step.transpose_left else step.k, step.k if step.transpose_right else step.n)
+    if shape is None or any(row % CHUNK for row in rows):
+        return None
+    if min(step.m, step.k, step.n) < SMALLEST or step.batch * step.m * step.k * step.n < SMALLEST_WORK:
+        return None
+    found = [
+        product
+        for tall, broad in SIDES
+        if (product := _fitting(step, tall, broad, group, memory, group // matrices.subgroup, shape)) is not None
+    ]
+    useful = [p for p in found if p.tall < 2 * step.m and p.broad < 2 * step.n] or found[-1:]
+    return next((p for p in useful if p.tiles >= ENOUGH), useful[-1] if useful else None)
+
+
+def _fitting(
+    step: MatmulStep, tall: int, broad: int, group: int, memory: int, subgroups: int, shape: MatrixShape
+) -> MatrixProduct | None:
+    """With longer slabs rather than with shorter ones; the parts of subgroups are as much like squares as can be."""
+    given = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group, subgroups)
+    downs = [1 << i for i in range(subgroups.bit_length()) if tall % (shape.rows << i) == 0]
+    fitting = [down for down in downs if broad % (subgroups // down * shape.columns) == 0]
+    if not fitting:
+        return None
+    down = min(fitting, key=lambda d: tall // d + broad // (subgroups // d))
+    products = [MatrixProduct(*given, down, tall, broad, depth, shape) for depth in DEPTHS]
+    return next((p for p in products if p.suits(memory)), None)
