@@ -66,8 +66,9 @@ class Launches:
         elif kernel.tiles:
             groups = resident // pipeline.group if kernel.stacks else self._driver.filling(pipeline, kernel.streams)
             recorder.tiled(pipeline, kernel.tiles, table, min(kernel.tiles, groups))
-        elif kernel.stacks or kernel.resumable:
-            recorder.stacked(pipeline, kernel.lanes, table, resident or kernel.resumable)
+        elif kernel.stacks or kernel.resumable or kernel.held:
+            counts = (resident or kernel.resumable, kernel.held)
+            recorder.stacked(pipeline, kernel.lanes, table, min(count for count in counts if count))
         else:
             recorder.plain(pipeline, kernel.lanes, table)
 

@@ -32,6 +32,7 @@ SHUFFLE: Final = 0x10  # among what subgroups can do
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
 LARGEST_TILE_GROUP: Final = 256
 NVIDIA: Final = 0x10DE
+OWN_BYTES_OF_NVIDIA: Final = 12 << 10  # driver 580 takes 15,600 bytes of arrays on an H200 and refuses 16,000 (-13)
 RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
 WANTED_12: Final = ("storageBuffer8BitAccess", "shaderBufferInt64Atomics", "shaderFloat16", "shaderInt8")
 WANTED_10: Final = ("shaderFloat64", "shaderInt64", "shaderInt16")
@@ -143,12 +144,13 @@ class Gpu:
             known_bits=not self.is_nvidia,
             neighbours=_neighbours(subgroups),
             matrices=matrices,
+            own_bytes=OWN_BYTES_OF_NVIDIA if self.is_nvidia else 0,
         )
 
     @property
     def is_nvidia(self) -> bool:
-        """Its driver gets some kernels wrong (docs/devices.md), and refuses some that ask for float64 to be rounded to
-        the nearest, as it does anyway."""
+        """Its driver gets some kernels wrong (docs/devices.md), refuses some that ask for float64 to be rounded to the
+        nearest, as it does anyway, and those with large arrays of invocations."""
         return bool(self._properties.vendorID == NVIDIA)
 
     def _tile_group(self) -> int:

@@ -62,7 +62,8 @@ class Features:
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
     `workgroup_memory` that it may have; `neighbours`: those of a subgroup, where they exchange registers and lie side
-    by side in a workgroup; 1 elsewhere; `matrices`: that these multiply."""
+    by side in a workgroup; 1 elsewhere; `matrices`: that these multiply;
+    `own_bytes` of arrays that an invocation may have (0: any number)."""
 
     device: str = "a Vulkan device"
     int64: bool = True
@@ -86,6 +87,7 @@ class Features:
     workgroup_memory: int = 16 << 10
     neighbours: int = 1
     matrices: tuple[MatrixShape, ...] = ()
+    own_bytes: int = 0
 
     def key(self) -> str:
         """A text that two devices for which the same code is emitted share."""

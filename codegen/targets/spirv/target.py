@@ -40,6 +40,7 @@ class SpirvImage:
             resumable=f.resident if self.continued else 0,
             wide=f.int64_atomics,
             exchanges=f.neighbours >= WARP,
+            own_bytes=f.own_bytes,
             matrices=SubgroupShapes(f.neighbours, f.matrices),
         )
 

@@ -1,4 +1,4 @@
-"""Arrays of lanes (`Kernel.arrays`): memory of the invocation, which targets lay side by side for neighbours.
+"""Arrays of lanes (`Kernel.arrays`); where they lie `own_arrays` knows.
 
 Elements of unusual width are kept in 32 bits, as in memory of a workgroup.
 """
@@ -33,14 +33,14 @@ def narrowed(b: Assembler, type: str, found: Val) -> Val:
 def emit_array_load(e: Emitter, op: KOp) -> Val:
     type = register_type(op.results[0].dtype)
     index = e.resize(e.get(op.operands[0]), "i32")
-    found = e.b.array_get(e.own_arrays[op.attrs["array"]], index, GROUP_TYPE.get(type, type))
+    found = e.own_arrays[op.attrs["array"]].get(index)
     return e.continuation.spilled(e, narrowed(e.b, type, found))
 
 
 def emit_array_store(e: Emitter, op: KOp) -> None:
     index, x = (e.get(v) for v in op.operands)
     type = register_type(op.operands[1].dtype)
-    e.b.array_set(e.own_arrays[op.attrs["array"]], e.resize(index, "i32"), widened(e.b, type, x))
+    e.own_arrays[op.attrs["array"]].set(e.resize(index, "i32"), widened(e.b, type, x))
 
 
 def save_arrays(e: Emitter, column: Val, pitch: int) -> None:
@@ -48,7 +48,7 @@ def save_arrays(e: Emitter, column: Val, pitch: int) -> None:
     for number, first in _firsts(e):
 
         def one(k: Val, number: int = number, first: int = first) -> None:
-            e.b.store(_place(e, column, pitch, first, k), e.b.array_get(e.own_arrays[number], k, _kept(e, number)))
+            e.b.store(_place(e, column, pitch, first, k), e.own_arrays[number].get(k))
 
         counted(e, e.b.const("i32", e.kernel.arrays[number].size), one)
 
@@ -57,7 +57,7 @@ def restore_arrays(e: Emitter, column: Val, pitch: int) -> None:
     for number, first in _firsts(e):
 
         def one(k: Val, number: int = number, first: int = first) -> None:
-            e.b.array_set(e.own_arrays[number], k, e.b.load(_place(e, column, pitch, first, k), _kept(e, number)))
+            e.own_arrays[number].set(k, e.b.load(_place(e, column, pitch, first, k), _kept(e, number)))
 
         counted(e, e.b.const("i32", e.kernel.arrays[number].size), one)
 

@@ -19,6 +19,7 @@ from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.outlined import crowded
+from loopgrad.codegen.targets.gpu.emit.own_arrays import ArrayPlace, HeldArrays, LocalArray
 from loopgrad.graph.errors import DTypeError
 from loopgrad.graph.types import DType
 
@@ -222,7 +223,8 @@ NONE_SHARED: Final = SharedParams()
 
 class Emitter(Instructions):
     """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
-    that are arrays of the tile, `own_arrays`: those of the lane. `outlined`: recipes and types that are functions."""
+    that are arrays of the tile, `own_arrays`: those of the lane, which are `held` in device memory if that is given.
+    `outlined`: recipes and types that are functions."""
 
     def __init__(
         self,
@@ -238,6 +240,7 @@ class Emitter(Instructions):
         contribution: Contribution | None = None,
         continuation: Continuation | None = None,
         arrays: Mapping[int, LaneArray] = NO_ARRAYS,
+        held: HeldArrays | None = None,
     ) -> None:
         super().__init__(b)
         self.kernel, self.fast = kernel, fast
@@ -248,11 +251,16 @@ class Emitter(Instructions):
         self.continuation = RunsThrough() if continuation is None else continuation
         types = [register_type(a.dtype) for a in kernel.arrays]
         sizes = [a.size for a in kernel.arrays]
-        self.own_arrays = [b.array_of(GROUP_TYPE.get(t, t), size) for t, size in zip(types, sizes, strict=True)]
+        self.own_arrays = [self._own_array(GROUP_TYPE.get(t, t), n, held) for t, n in zip(types, sizes, strict=True)]
         self.ranges = Ranges(kernel)
         self.outlined = crowded(kernel) if b.functions else frozenset()
         self.values: dict[KValue, Val] = {}
         self.lane, self.position = NO_VALUE, Val(0, "i32")
+
+    def _own_array(self, type: str, size: int, held: HeldArrays | None) -> ArrayPlace:
+        if held is None:
+            return LocalArray(self.b, self.b.array_of(type, size), type)
+        return held.array(type, size, SIZE[type])
 
     @property
     def unknown_zero(self) -> Val | None:

@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, with_joint_quotients
 from loopgrad.codegen.targets.gpu.emit.loops import emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
+from loopgrad.codegen.targets.gpu.emit.own_arrays import HeldArrays
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.emit.window_sum import HeldSample
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
@@ -96,13 +97,15 @@ def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
 
 def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapping = UNTILED) -> None:
     """The kernel's program, into `b`. Scratch blocks of the table: the reductions', then those of the
-    parameters that have private copies, those of accumulators, then the state of a kernel that can be left."""
+    parameters that have private copies, those of accumulators, then the state of a kernel that can be left, or the
+    arrays of lanes that are held there."""
     if kernel.stages:
         emit_stages(kernel, b, fast, plan)
         return
     blocks = batches(kernel, plan.tiles)
     scratch = len(blocks) + len(plan.copied) + sum(a.blocks for a in plan.accumulators) + bool(plan.resumable)
     scratch += plan.running is not None and plan.running.spans > 1
+    scratch += bool(plan.held)
     start = prologue(kernel, b, scratch)
     table = replace(start.table, partials=reduction_places(kernel, plan.tiles, blocks))
     shared, resume = shared_params(kernel, b, plan, table, len(blocks)), None
@@ -120,6 +123,7 @@ def emit_kernel(kernel: Kernel, b: Assembler, fast: bool = False, plan: LaneMapp
         shared=shared,
         contribution=LeftInScratch(),
         continuation=resume,
+        held=HeldArrays(b, table.scratch[-1], table.invocation, plan.held) if plan.held else None,
     )
     words, invocation = start.words, table.invocation
     if plan.program is not None:

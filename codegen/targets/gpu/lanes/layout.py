@@ -21,7 +21,7 @@ from loopgrad.codegen.program import RoutineRow
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.emit.accumulate import LastWriter, accumulator, number_type
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, memory_type, register_type
+from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, only_terms, table_words
@@ -66,6 +66,8 @@ from loopgrad.graph.types import int64
 COPY_ELEMENTS: Final = 1 << 22
 MOST_COPIES: Final = 4096
 LARGEST_GROUP: Final = 1024  # invocations of any workgroup
+HELD_GROUP: Final = 256  # of one whose lanes aren't in tiles
+MOST_HELD: Final = 1 << 28  # bytes of arrays of lanes in device memory, of one kernel
 FILLED: Final = 2  # as many tiles fill a device with lanes that take few registers and wait for what they read
 FEW_LANES: Final = 8  # that one invocation runs in order, without anything around it
 LARGE_SUMS: Final = 1 << 28  # bytes of exact sums that are announced
@@ -80,11 +82,26 @@ def plan(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMapping:
     """How lanes of this kernel are laid out and how they may meet."""
     if kernel.running is not None:
         return running_mapping(kernel, kernel.running, geometry)
-    shape = arrangement(kernel, options, geometry)
+    shape = with_held_arrays(kernel, arrangement(kernel, options, geometry), geometry)
     if not geometry.resumable or not has_loops(kernel):
         return shape
     rows = shape.copies or min(prod(kernel.domain), geometry.resumable)
     return replace(shape, group=0, tiles=None, resumable=max(-(-rows // LARGEST_GROUP), 1) * LARGEST_GROUP)
+
+
+def with_held_arrays(kernel: Kernel, shape: LaneMapping, geometry: Geometry) -> LaneMapping:
+    """In device memory where invocations can't have so much; of fewer lanes at a time the larger they are."""
+    size = own_bytes(kernel)
+    if not geometry.own_bytes or size <= geometry.own_bytes or geometry.resumable or shape.boxes is not None:
+        return shape
+    lanes = shape.copies or min(prod(kernel.domain), max(MOST_HELD // size, 1))
+    return replace(shape, group=0, tiles=None, held=max(-(-lanes // HELD_GROUP), 1) * HELD_GROUP)
+
+
+def own_bytes(kernel: Kernel) -> int:
+    """Of the arrays of a lane."""
+    types = [register_type(array.dtype) for array in kernel.arrays]
+    return sum(SIZE[GROUP_TYPE.get(t, t)] * a.size for t, a in zip(types, kernel.arrays, strict=True))
 
 
 def running_mapping(kernel: Kernel, running: RunningTotal, geometry: Geometry) -> LaneMapping:
@@ -149,6 +166,8 @@ def interface(
         state = len(scratch)
         scratch.append(state_words(kernel) * WORD * shared.resumable)
         before.append(Dispatch(add(fill_kernel(int64, 0)), DEPTHS * shared.resumable, ((SCRATCH, state),)))
+    if shared.held:
+        scratch.append(own_bytes(kernel) * shared.held)
     for acc, position in zip(shared.accumulators, positions, strict=True):
         first, last = around_accumulator(kernel, acc, position, scratch, support, starts.get(acc.param))
         before += first
@@ -173,6 +192,7 @@ def interface(
         scratch=tuple(scratch),
         own_scratch=own_blocks(shared, len(blocks)),
         resumable=shared.resumable,
+        held=shared.held,
         before=tuple(before),
         after=tuple(after),
         stacks=kernel.stacks,
@@ -183,7 +203,8 @@ def interface(
 def own_blocks(shared: LaneMapping, reductions: int) -> int:
     """Scratch blocks in the table of the kernel itself."""
     spans = shared.running is not None and shared.running.spans > 1
-    return reductions + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + bool(shared.resumable) + spans
+    last = bool(shared.resumable) + spans + bool(shared.held)
+    return reductions + len(shared.copied) + sum(a.blocks for a in shared.accumulators) + last
 
 
 def span_totals(kernel: Kernel, tiles: RunningTiles, scratch: list[int], support: Support) -> Dispatch:
@@ -386,7 +407,18 @@ def tree(
 def notes(kernel: Kernel, shared: LaneMapping) -> tuple[str, ...]:
     """What runs slower than one would expect."""
     found = [large_sums(kernel, acc) for acc in shared.accumulators if isinstance(acc, ExactSum)]
+    found.append(held_note(kernel, shared))
     return (*[note for note in found if note], *serial_note(kernel, shared, prod(kernel.domain)))
+
+
+def held_note(kernel: Kernel, shared: LaneMapping) -> str:
+    if not shared.held:
+        return ""
+    size = own_bytes(kernel)
+    return (
+        f"kernel {kernel.name}: arrays of {size:,} bytes for each lane lie in {size * shared.held:,} bytes of device "
+        f"memory, for {shared.held:,} lanes at a time: the driver takes no code with so much memory of an invocation"
+    )
 
 
 def large_sums(kernel: Kernel, acc: ExactSum) -> str:

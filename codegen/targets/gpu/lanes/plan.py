@@ -69,6 +69,7 @@ class Geometry:
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
     matrix_units: bool = False  # warps have some
     warpgroups: bool = False  # which have matrix units together
+    own_bytes: int = 0  # of arrays that an invocation can have; 0: any number
     matrices: SubgroupShapes = NO_MATRICES  # that subgroups multiply
     exchanges: bool = False  # neighbouring invocations exchange registers
     waits: bool = False  # workgroups that have begun go on whatever others wait for
@@ -156,6 +157,7 @@ class LaneMapping:
     running: RunningTiles | None = None  # the tiles of a kernel with a running total
     asks: bool = False  # whether launches ask for the workgroups' memory
     matrix_units: bool = False  # whether the program needs some
+    held: int = 0  # invocations whose arrays lie in device memory; 0: in memory of their own
 
 
 UNTILED: Final = LaneMapping()
