@@ -296,9 +296,9 @@ def around_scaled(
     terms = only_terms(kernel, acc.param)
     cleared = table_words(size, 0 if sums.lazy and not windowed else sums.limbs)
     fill = Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))
-    largest = of_terms(terms, LargestTerm(acc.param, sums), block, support)
+    largest = of_terms(terms, LargestTerm(acc.param, sums), block, support, FILLED if windowed else 0)
     finish = scaled_kernel(dtype, size, sums, start)
-    tiles = streamed_tiles(finish, support.geometry) if windowed else None
+    tiles = streamed_tiles(finish, support.geometry) if windowed or start is not None else None
     shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
     rounding = Dispatch(support.add(finish, shape), size, (block, target), tiles.count if tiles else 0)
     if not windowed:
@@ -307,10 +307,11 @@ def around_scaled(
     return [fill, sample], [largest, of_terms(terms, sums, block, support), rounding]
 
 
-def of_terms(terms: Kernel, acc: Accumulator, block: Array, support: Support) -> Dispatch:
-    """A launch of lanes that only have terms, which this accumulator looks at or adds."""
+def of_terms(terms: Kernel, acc: Accumulator, block: Array, support: Support, few: int = FILLED) -> Dispatch:
+    """A launch of lanes that only have terms, which this accumulator looks at or adds. `few`: times as many tiles as
+    fill a device, after which what is unneeded is soon over; 0: as many as any lanes have."""
     geometry = support.geometry
-    tiles = long_tiles(terms, geometry, FILLED)  # few: what is unneeded is soon over
+    tiles = long_tiles(terms, geometry, few) if few else streamed_tiles(terms, geometry)
     if tiles is None:
         tiles = Tiles(geometry.group, 1, prod(terms.domain))
     params = [(PARAM, i) for i in range(len(terms.params))]

@@ -112,16 +112,15 @@ def scaled_kernel(dtype: DType, size: int, acc: ScaledSum, start: float | None =
     is repaired by it; or `start`, and that. Elements without terms are left alone."""
     lane, b = KValue(int64), _Ops()
     found = _found_scaled(b, lane, acc)
-    if acc.lazy and not acc.repairs:  # most elements have none: little is read
+    sparse = acc.lazy and not acc.repairs
+    if sparse and start is None:  # most elements have none, and stay
         then = _Ops()
         total = _round_scaled(then, dtype, found, _limbs(then, lane, size, acc), acc.bits)
         _add_to_table(then, dtype, lane, total, start)
-        other = _Ops()
-        if start is not None:
-            other.store(lane, other.const(start, dtype))
-        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block((), other.ops))))
-    else:
-        limbs = _limbs(b, lane, size, acc)
+        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block())))
+    else:  # of sparse sums little is read: those of one element for all that have none
+        place = b.one("select", int64, found.some(b), lane, b.const(0, int64)) if sparse else lane
+        limbs = _limbs(b, place, size, acc)
         total = _round_scaled(b, dtype, found, limbs, acc.bits)
         _add_to_table(b, dtype, lane, total, start, found.some(b, limbs))
     params = (BufferParam(int64, table_words(size, acc.limbs), "read"), BufferParam(dtype, size, "write"))
