@@ -175,7 +175,10 @@ def _sum_of_rows(node: Node, order: _SortedNumbers, builder: GraphBuilder) -> Va
     rows = order.order if rows is None else _at(builder.value("reshape", rows, shape=(count,)), order, builder)
     rows = builder.cast(rows, int32)
     segments = _at(order.segments, order, builder)
-    total = builder.value("segment_sum", values, segments, rows, shape=table.shape, rank=len(indices))
+    start = [table] if combine == "add" and table.dtype is wide and not _is_zero(table) else []
+    total = builder.value("segment_sum", values, segments, rows, *start, shape=table.shape, rank=len(indices))
+    if start:
+        return total
     if combine == "sub" or not _is_zero(table):
         total = builder.value(combine, builder.cast(table, wide), total)
     return builder.cast(total, table.dtype)

@@ -1,7 +1,8 @@
 """Sums of rows that belong to the same segment. Scheduling makes them of scatters that add rows
 (`codegen/schedule/row_sums.py`), for devices that have a routine for it.
 
-    segment_sum  (values, segments, rows)   attrs shape, rank -> floats of that shape, of at least 32 bits
+    segment_sum  (values, segments, rows)          attrs shape, rank -> floats of that shape, of at least 32 bits
+    segment_sum  (values, segments, rows, start)   the same, added to an array of that shape and dtype
 
 The first `rank` axes of `shape` number the rows of the result, and the elements below them are as many as a row of
 `values` has. Row rows[k] of these is added to row segments[k], or dropped where there is none. `segments` and `rows`
@@ -28,7 +29,7 @@ def _made_later(attrs: Attrs, size: int) -> Attrs:
     raise AssertionError("scheduling makes sums of segments, when all is batched")
 
 
-def segment_sum(attrs: Attrs, values: Array, segments: Array, rows: Array) -> tuple[Array]:
+def segment_sum(attrs: Attrs, values: Array, segments: Array, rows: Array, start: Array | None = None) -> tuple[Array]:
     shape, rank = attrs["shape"], attrs["rank"]
     count, width = prod(shape[:rank]), prod(shape[rank:])
     result = np.zeros((count, width), added_in(values.dtype))
@@ -36,6 +37,8 @@ def segment_sum(attrs: Attrs, values: Array, segments: Array, rows: Array) -> tu
     wide = values.dtype if values.dtype.itemsize > 2 else np.dtype(np.float32)
     with np.errstate(all="ignore"):
         np.add.at(result, segments[inside], values.reshape(-1, width)[rows[inside]].astype(result.dtype, copy=False))
+        if start is not None:
+            result += start.reshape(count, width)
         return (result.reshape(shape).astype(wide, copy=False),)
 
 

@@ -42,7 +42,8 @@ def _side(width: int, itemsize: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SegmentChunks:
-    """Sums of `rows` rows of `width` elements, in chunks of `each`, by segments numbered below `count`.
+    """Sums of `rows` rows of `width` elements, in chunks of `each`, by segments numbered below `count`. `onto`: they
+    are added to what the result has.
 
     Arrays: rows, the segments in their order, and which row is of each of these (both int32); the result; of the
     chunks' heads the sums, what these lost, and their segments (int32), -1 where there is none; and of their tails."""
@@ -52,6 +53,7 @@ class SegmentChunks:
     width: int
     count: int
     each: int
+    onto: bool = False
 
     @property
     def chunks(self) -> int:
@@ -112,6 +114,7 @@ class SegmentEnds:
     dtype: str
     width: int
     counts: tuple[int, ...]
+    onto: bool = False
 
     @property
     def invocations(self) -> int:
@@ -156,7 +159,7 @@ class SegmentEnds:
         b.set(place, code.plus(sums.row, 1))
         look()
         emit_loop(code.e, more, go_on)
-        sums.write(result, segment, get())
+        sums.write(result, segment, get(), self.onto)
 
     def _next(self, code: GroupCode, sums: _Sums, segment: Val, segments: Val, place: Val) -> tuple[Val, Val]:
         """The largest block of the segment that begins at this head, -1 where it is of another; and its heads."""
@@ -219,7 +222,11 @@ class _Sums:
         else:
             self.b.store(self.place(array, row), values[0])
 
-    def write(self, result: Val, segment: Val, part: Part) -> None:
+    def write(self, result: Val, segment: Val, part: Part, onto: bool) -> None:
+        """The sum of a whole segment, which nobody else writes."""
+        if onto:
+            before = self._values(self.place(result, segment))
+            part = [added(self.ops, *one, x) for one, x in zip(part, before, strict=True)]
         self._put(result, segment, [rounded(self.ops, total, rest) for total, rest in part])
 
     def merged(self, x: Part, y: Part) -> Part:
@@ -350,7 +357,7 @@ class _ChunkWalk:
             self.b.set(self.headed, self.b.const("bool", True))
 
         def write() -> None:
-            self.sums.write(self.result, self.b.get(self.segment, "i32"), self._part())
+            self.sums.write(self.result, self.b.get(self.segment, "i32"), self._part(), self.p.onto)
 
         some, opened = self.b.get(self.some, "bool"), self.b.get(self.opened, "bool")
         self.e.when(some, lambda: self.e.one_of(opened, leave, write))
@@ -362,20 +369,29 @@ def _zeros(dtype: DType, size: int) -> Kernel:
     return Kernel("zeros", (size,), (BufferParam(dtype, size, "write"),), Block((lane,), body.ops))
 
 
+def _copied(dtype: DType, size: int) -> Kernel:
+    lane, body = KValue(int64), Body()
+    body.store(1, lane, body.one("load", dtype, lane, param=0))
+    params = (BufferParam(dtype, size, "read"), BufferParam(dtype, size, "write"))
+    return Kernel("copied", (size,), params, Block((lane,), body.ops))
+
+
 def _chunk(elements: int) -> int:
     """The rows of one, where there are so many elements: fewer where that makes enough invocations."""
     return next((n for n in CHUNKS if elements >= MUCH * n), CHUNKS[-1])
 
 
 def _make(routine: Routine) -> None:
-    """Segments without rows stay zero."""
-    (values, segments, _), (result,) = routine.inputs, routine.outputs
+    """Segments without rows stay as they start."""
+    (values, segments, rows_read, *start), (result,) = routine.inputs, routine.outputs
     wide, shape, rank = result.type.dtype, result.type.shape, routine.attrs["rank"]
     assert isinstance(rank, int)
     count, width = prod(shape[:rank]), prod(shape[rank:])
     rows = segments.type.size
-    routine.by_lanes(_zeros(wide, count * width), count * width, result)
-    chunks = SegmentChunks(values.type.dtype.name, rows, width, count, _chunk(rows * width))
+    begin = _copied if start else _zeros
+    routine.by_lanes(begin(wide, count * width), count * width, *start, result)
+    onto = bool(start)
+    chunks = SegmentChunks(values.type.dtype.name, rows, width, count, _chunk(rows * width), onto)
     counts = [chunks.chunks]
     while counts[-1] >= 2 << BLOCK:
         counts.append(counts[-1] >> BLOCK)
@@ -384,12 +400,12 @@ def _make(routine: Routine) -> None:
     def launch(program: SegmentChunks | SegmentBlocks | SegmentEnds, *arrays: Array) -> None:
         routine.by_groups("segment_sums", program, -(-program.invocations // routine.group), *arrays)
 
-    launch(chunks, *routine.inputs, result, *heads, *tails)
+    launch(chunks, values, segments, rows_read, result, *heads, *tails)
     for level, number in enumerate(counts[1:], 1):
         source, target = sum(counts[: level - 1]), sum(counts[:level])
         launch(SegmentBlocks(wide.name, width, number, source, target), *heads)
     if chunks.chunks > 1:
-        launch(SegmentEnds(wide.name, width, tuple(counts)), result, *heads, *tails)
+        launch(SegmentEnds(wide.name, width, tuple(counts), onto), result, *heads, *tails)
 
 
 def _parts(routine: Routine, count: int, width: int, dtype: DType) -> list[Array]:

@@ -13,17 +13,19 @@ RNG = np.random.default_rng(0)
 COUNT = 40
 
 
-def summed(values, segments, rows, shape, dtype=float32):
+def summed(values, segments, rows, shape, dtype=float32, start=()):
     """By the device, and by NumPy."""
     attrs = (("rank", 1), ("shape", shape))
-    types = [TensorType(values.shape, dtype), *[TensorType(segments.shape, int32)] * 2]
-    slots = (*[ArraySlot(t, "input") for t in types], ArraySlot(TensorType(shape, sum_dtype(dtype)), "output"))
-    step = RoutineStep("segment_sum", (0, 1, 2), (3,), attrs)
-    made = executable_of(Program(slots, (0, 1, 2), (3,), (), (step,)))
+    result, given = TensorType(shape, sum_dtype(dtype)), (values, segments, rows, *start)
+    types = [TensorType(values.shape, dtype), *[TensorType(segments.shape, int32)] * 2, *[result] * len(start)]
+    slots = (*[ArraySlot(t, "input") for t in types], ArraySlot(result, "output"))
+    inputs = tuple(range(len(types)))
+    step = RoutineStep("segment_sum", inputs, (len(types),), attrs)
+    made = executable_of(Program(slots, inputs, (len(types),), (), (step,)))
     (row,) = made.plan().routines
     assert row.provider == segment_sums.PROVIDER.name
-    (result,) = made.run([device().put(x) for x in (values, segments, rows)])
-    return device().get(result), segment_sum(dict(attrs), values, segments, rows)[0]
+    (got,) = made.run([device().put(x) for x in given])
+    return device().get(got), segment_sum(dict(attrs), *given)[0]
 
 
 SEGMENTS = {
@@ -45,6 +47,16 @@ def test_segments_of_any_length(segments, width):
     values = RNG.integers(-50, 50, (60, width)).astype(np.float32)
     rows = RNG.integers(0, len(values), len(segments)).astype(np.int32)
     got, want = summed(values, segments, rows, (COUNT, width))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("segments", ["many", "one", "long and short"])
+def test_sums_on_top_of_a_table(segments):
+    segments = np.sort(SEGMENTS[segments]).astype(np.int32)
+    values = RNG.integers(-50, 50, (60, 6)).astype(np.float32)
+    rows = RNG.integers(0, len(values), len(segments)).astype(np.int32)
+    start = RNG.integers(-50, 50, (COUNT, 6)).astype(np.float32)
+    got, want = summed(values, segments, rows, (COUNT, 6), start=[start])
     np.testing.assert_array_equal(got, want)
 
 
