@@ -270,6 +270,16 @@ def histogram(
     return (divide(divide(counts, diff(edges)), sum(counts)) if density else counts), edges
 
 
+def _coordinates(x: ArrayLike | Sequence[ArrayLike]) -> list[Tensor]:
+    """A vector for each axis; numbers alone are points of one axis, as in NumPy."""
+    if isinstance(x, list | tuple) and not all(np.ndim(p) == 0 for p in x):
+        return [ravel(p) for p in x]
+    t = as_tensor(x)
+    if len(t._value.shape) > 2:
+        raise ShapeError(explained("histogramdd", "points as rows of a matrix", t._value.type, "reshape them"))
+    return list(t.T) if len(t._value.shape) == 2 else [ravel(t)]
+
+
 @repeated
 def histogramdd(
     x: ArrayLike | Sequence[ArrayLike], /, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
@@ -278,15 +288,15 @@ def histogramdd(
     """The counts of points (the rows of x, or a list of coordinates), or the sums of their weights, in boxes between
     edges, and the edges along each axis.
 
-    `bins` is a number for all axes, or one, or edges, for each; `range` a pair of ends for each. `density` divides by
-    the boxes' sizes and the whole. Of floats, as in NumPy. Raises ShapeError where bins don't fit the axes, for
-    coordinates that aren't equally many, and for weights that aren't as many.
+    A vector has points of one axis. `bins` is a number for all axes, or one, or edges, for each; `range` a pair of ends
+    for each. `density` divides by the boxes' sizes and the whole. Of floats, as in NumPy. Raises ShapeError where bins
+    don't fit the axes, for coordinates or weights that aren't as many as points, and for more than two axes.
 
     >>> lg.histogramdd(lg.asarray([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), bins=2)[0]
     Tensor([[1., 0.],
             [1., 1.]], dtype=float64)
     """
-    points = [ravel(p) for p in x] if isinstance(x, list | tuple) else list(as_tensor(x).T)
+    points = _coordinates(x)
     axes = len(points)
     each = [bins] * axes if hasattr(bins, "__index__") and not np.ndim(bins) else list(bins)
     ends = [None] * axes if range is None else list(range)

@@ -183,18 +183,20 @@ def broadcast_arrays(*xs: ArrayLike) -> tuple[Tensor, ...]:
 
 
 @repeated_view
-def permute_dims(x: ArrayLike, /, axes: Sequence[int]) -> Tensor:
-    """Result axis j is axis axes[j]: a view. Raises ShapeError unless `axes` names each axis once.
+def permute_dims(x: ArrayLike, /, axes: Sequence[int] | None) -> Tensor:
+    """Result axis j is axis axes[j]: a view; None turns their order around. Raises ShapeError unless `axes` names each
+    axis once.
 
     >>> lg.permute_dims(lg.ones((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
     t = as_tensor(x)
     rank = len(t._value.shape)
-    perm = tuple([normal_axis("permute_dims", a, rank) for a in axes])
+    wanted = tuple(range(rank))[::-1] if axes is None else tuple(axes)
+    perm = tuple([normal_axis("permute_dims", a, rank) for a in wanted])
     if sorted(perm) != list(range(rank)):
         fix = "name each axis once"
-        raise ShapeError(explained("permute_dims", f"a permutation of 0..{rank - 1}", tuple(axes), fix))
+        raise ShapeError(explained("permute_dims", f"a permutation of 0..{rank - 1}", wanted, fix))
     value = ops.transpose(t._value, perm)
     return whole(t) if value is t._value else viewed(t, Transposed(perm), value)
 

@@ -9,8 +9,8 @@ import numpy as np
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import TensorType, complex64, complex128
-from loopgrad.lazy.numpy.creation import eye, ones, zeros
-from loopgrad.lazy.numpy.elementwise import divide, multiply, negative, sqrt, subtract
+from loopgrad.lazy.numpy.creation import eye, ones
+from loopgrad.lazy.numpy.elementwise import add, divide, multiply, negative, sqrt
 from loopgrad.lazy.numpy.linalg.decompositions import eigvals
 from loopgrad.lazy.numpy.linalg.least_squares import lstsq
 from loopgrad.lazy.numpy.linalg.solving import inv
@@ -146,7 +146,7 @@ def poly(zeros_of: ArrayLike, /) -> Tensor:
         return coefficients if t._value.dtype.kind == "c" else coefficients.real
     t = ravel(cast(t, float_dtype(t._value.dtype)))
     result: Any = ones((1,), dtype=t._value.dtype)
-    nothing = zeros((1,), dtype=t._value.dtype)
     for i in range(t._value.shape[0]):
-        result = subtract(concat([result, nothing]), multiply(t[i], concat([nothing, result])))
+        moved = multiply(negative(t[i]), result)
+        result = concat([result[:1], add(result[1:], moved[:-1]), moved[-1:]])
     return result  # type: ignore[no-any-return]

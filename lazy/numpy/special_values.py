@@ -176,8 +176,8 @@ def nan_to_num(
         return wrap(ops.join(re, im))
     if t._value.dtype.kind != "f":
         return copied(t)
-    largest = finfo(t._value.dtype).max
-    high = largest if posinf is None else posinf
-    low = -largest if neginf is None else neginf
+    dtype, largest = t._value.dtype, finfo(t._value.dtype).max
+    given = nan, largest if posinf is None else posinf, -largest if neginf is None else neginf
+    missing, high, low = [as_tensor(v, dtype) for v in given]
     infinite = where(isinf(t), where(greater(t, 0.0), high, low), t)
-    return where(isnan(t), nan, infinite)
+    return where(isnan(t), missing, infinite)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from loopgrad.graph.types import float32
 from loopgrad.lazy.numpy.creation import arange, ones
@@ -28,7 +28,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import dtype_refused
+from loopgrad.lazy.tensor.operands import dtype_refused, whole_number
 from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "bartlett blackman hamming hanning i0 kaiser"
+
+
+def _points(op: str, count: Any) -> int:
+    return whole_number(op, "an integer number of points", count)
 
 
 def _cosines(n: int, weights: Sequence[float]) -> Tensor:
@@ -56,7 +60,7 @@ def hanning(M: int) -> Tensor:
     >>> lg.hanning(3)
     Tensor([0., 1., 0.], dtype=float64)
     """
-    return _cosines(M, (0.5, 0.5))
+    return _cosines(_points("hanning", M), (0.5, 0.5))
 
 
 @repeated
@@ -66,7 +70,7 @@ def hamming(M: int) -> Tensor:
     >>> lg.hamming(3)
     Tensor([0.08, 1.  , 0.08], dtype=float64)
     """
-    return _cosines(M, (0.54, 0.46))
+    return _cosines(_points("hamming", M), (0.54, 0.46))
 
 
 @repeated
@@ -76,7 +80,7 @@ def blackman(M: int) -> Tensor:
     >>> lg.blackman(5)[2]
     Tensor(1., dtype=float64)
     """
-    return _cosines(M, (0.42, 0.5, 0.08))
+    return _cosines(_points("blackman", M), (0.42, 0.5, 0.08))
 
 
 @repeated
@@ -86,6 +90,7 @@ def bartlett(M: int) -> Tensor:
     >>> lg.bartlett(5)
     Tensor([0. , 0.5, 1. , 0.5, 0. ], dtype=float64)
     """
+    M = _points("bartlett", M)
     if M <= 1:
         return ones((max(M, 0),))
     steps = arange(1 - M, M, 2, dtype=default_dtype())
@@ -101,6 +106,7 @@ def kaiser(M: int, beta: ArrayLike) -> Tensor:
     >>> lg.kaiser(3, 0.0)
     Tensor([1., 1., 1.], dtype=float64)
     """
+    M = _points("kaiser", M)
     if M <= 1:
         return ones((max(M, 0),))
     part = divide(arange(1 - M, M, 2, dtype=default_dtype()), M - 1)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 Out: TypeAlias = "Tensor | tuple[Tensor] | None"
+_NUMBERS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # kinds of Python's numbers, in the order that casting goes
 _METHODS: Final = ("reduce", "accumulate", "reduceat", "outer", "at")
 
 
@@ -195,9 +196,10 @@ def _computed(
 
 
 def in_dtype(op: str, x: Any, wanted: DType, casting: str) -> Tensor:
-    """The operand converted to a dtype that was asked for, where `casting` allows that."""
+    """The operand converted to a dtype that was asked for, where `casting` allows that. A Python number has no size,
+    but a kind."""
     t = as_tensor(x)
-    if not t._weak:
+    if not t._weak or _NUMBERS[t._value.dtype.kind] > _NUMBERS[wanted.kind]:
         allow_cast(op, t._value.dtype, wanted, casting)
     return cast(t, wanted)
 

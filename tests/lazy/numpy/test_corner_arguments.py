@@ -64,6 +64,9 @@ CASES: list[tuple[Any, ...]] = [
     ("sum", SMALL, {"dtype": np.int8}), ("searchsorted", np.zeros(0), X),
     ("bincount", np.zeros(0, int), {"minlength": 3}), ("isin", X, np.zeros(0)), ("clip", X, 2, 0),
     ("clip", X, NAN, 1.0), ("round", np.array([15, 25, -15, 12345]), -1), ("nan_to_num", ODD),
+    *[("nan_to_num", ODD.astype(dtype), {"nan": 3, "posinf": 1, "neginf": 2}) for dtype in (np.float16, np.float32)],
+    ("poly", ODD[[1, 0, 3]]), ("permute_dims", C, {"axes": None}), ("blackman", np.array(4, np.uint64)),
+    ("bartlett", np.array(3, np.int8)), ("histogramdd", X, {"bins": 3}), ("histogramdd", [2.0, 3.0, 5.0], {"bins": 2}),
 ]  # fmt: skip
 
 
@@ -88,8 +91,12 @@ def compare(name: str, *given: Any) -> None:
     options = arguments.pop() if isinstance(arguments[-1], dict) else {}
     made = [lg.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
     wanted, got = getattr(np, name)(*arguments, **options), getattr(lg, name)(*made, **options)
-    for one, other in zip(*((w if isinstance(w, tuple) else (w,)) for w in (got, wanted)), strict=True):
+    for one, other in zip(*(leaves(w) for w in (got, wanted)), strict=True):
         check(one, other, 2e-3 if np.asarray(other).dtype == np.float16 else None)
+
+
+def leaves(found: Any) -> list[Any]:
+    return [leaf for part in found for leaf in leaves(part)] if isinstance(found, tuple | list) else [found]
 
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]

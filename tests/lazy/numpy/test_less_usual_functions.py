@@ -183,7 +183,8 @@ def test_refusals() -> None:
         lambda: lg.ravel_multi_index((3, 0), (3, 4)), lambda: lg.ravel_multi_index((0,), (3, 4)),
         lambda: lg.polyder(x, -1),
         lambda: lg.polyint(x, 2, [1.0] * 3), lambda: lg.poly(lg.ones((2, 3))), lambda: lg.histogram(x, 0),
-        lambda: lg.histogram(x, "odd"), lambda: lg.histogramdd([x, x], [1, 2, 3]), lambda: lg.trim_zeros(x, "x"),
+        lambda: lg.histogram(x, "odd"), lambda: lg.hanning(x), lambda: lg.kaiser(2.5, 1.0),
+        lambda: lg.histogramdd([x, x], [1, 2, 3]), lambda: lg.trim_zeros(x, "x"),
         lambda: lg.apply_along_axis(lg.sum, 1, x), lambda: lg.vecdot(x, x[:1]), lambda: lg.rollaxis(x, 0, 3),
     ):  # fmt: skip
         with pytest.raises((lg.LoopgradError, TypeError, ValueError), match=r"expected .*, got .*; "):

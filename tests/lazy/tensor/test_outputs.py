@@ -106,10 +106,13 @@ def test_refusals() -> None:
         (lg.ShapeError, lambda: lg.add(x, 1.0, out=lg.zeros(3))), (lg.ShapeError, lambda: lg.sum(x, out=lg.zeros(2))),
         (lg.DTypeError, lambda: lg.add(x, 1.0, out=whole)), (lg.DTypeError, lambda: lg.sqrt(x, dtype=lg.int32)),
         (lg.DTypeError, lambda: lg.sqrt(whole, dtype=lg.int64)), (lg.DTypeError, lambda: lg.sum(x, out=whole[0, ...])),
+        (lg.DTypeError, lambda: lg.add(whole, 2.5, dtype=lg.int8)), (lg.DTypeError, lambda: lg.floor(0.5, dtype=bool)),
         (ValueError, lambda: lg.add(x, 1.0, out=x, casting="odd")),
         (lg.ShapeError, lambda: lg.add(x, 1.0, where=[True, False, True])),
     ):  # fmt: skip
         with pytest.raises(error, match=r"expected .*, got .*; "):
             call()
+    assert lg.add(whole.astype(lg.uint8), 2, dtype=lg.uint8).tolist() == [3, 4]
+    assert lg.add(whole, 2.5, dtype=lg.int8, casting="unsafe").tolist() == [3, 4]
     assert x.tolist() == [1.0, 2.0]
     assert whole.tolist() == [1, 2]
