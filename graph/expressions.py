@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from sys import getrefcount
+from types import CodeType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from loopgrad.graph.key import RAISING
 from loopgrad.graph.lift import BAKED, POSITIONS, open_axes, open_number
-from loopgrad.graph.nodes import NO_ATTRS, NODE, CallAttributes, Leaf, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, NODE, CallAttributes, Leaf, Location, Noted, Value
 from loopgrad.graph.structure import noted_attr_words
 from loopgrad.graph.types import TensorType, float64, scalar_text
 
@@ -29,12 +30,17 @@ NumberWord = float | str | None
 Taken = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
+Site = tuple[CodeType | None, int, Location | None]
+NOWHERE: Final[Site] = (None, 0, None)
+
+
 class Expression:
     """`operands`: expressions, and words of numbers. `open`: how many numbers the
     attributes have. `size`: its operations. `further`: what was computed of it, and what upper layers note of that.
-    `known`: of upper layers, unread here. A leaf has a type only."""
+    `known`: of upper layers, unread here. `site`: the instruction of the user's that noted it last, and its location. A
+    leaf has a type only."""
 
-    __slots__ = ("__weakref__", "_places", "further", "known", "op", "open", "operands", "size", "type")
+    __slots__ = ("__weakref__", "_places", "further", "known", "op", "open", "operands", "site", "size", "type")
 
     def __init__(self, type: Any, op: str = "", operands: tuple[Any, ...] = (), open: int = 0) -> None:
         self.type = type
@@ -44,6 +50,7 @@ class Expression:
         self.size: int = bool(op) + sum([x.size for x in operands if isinstance(x, Expression)])
         self.further: dict[Any, Any] = {}
         self.known: Any = None
+        self.site = NOWHERE
         self._places: Places | None = None
 
     @property

@@ -36,10 +36,14 @@ class _InARow:
         self.count = 0
         self.next = FIRST
 
+    def begin(self, expression: Expression) -> None:
+        """The first evaluation of another one."""
+        self.expression, self.count, self.next = expression, 0, FIRST
+
     def again(self, expression: Expression) -> bool:
         """One more evaluation; whether to look for others."""
         if self.expression is not expression:
-            self.expression, self.count, self.next = expression, 0, FIRST
+            self.begin(expression)
             return False
         self.count = count = self.count + 1
         if count < self.next:

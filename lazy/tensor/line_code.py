@@ -1,15 +1,20 @@
-"""Lines that come often: Python code of their own, which takes a line's inputs and numbers and compares what must be as
-it was.
+"""Lines that come often: Python code of their own, which takes a line's inputs and numbers, compares what must be as
+it was, and runs its program.
 
-    a * 2.5 + b          def taken(p0, device):
-                             if p0.known is not None or len(p0.note) != 4: return None
+    a * 2.5 + b          def elements(t, p0):
+                             if current() is not config or p0.known is not None or len(p0.note) != 4: return None
                              p1, p2 = p0.note[1]
                              p3, p4 = p1.note[1]
                              if p1.known is not None or getrefcount(p1) != 3: return None
                              if p2 is p3 or p2.committed or p3.committed: return None
                              b0, b1 = p3.buffer, p2.buffer
                              if b0.device != device or b1.device != device: return None
-                             return [b0, b1], (p4,)
+                             versions = versions_of()
+                             if versions is None: return None
+                             program = versions.exact.get((p4,))
+                             if program is None: return otherwise(t, p0, [b0, b1], (p4,))
+                             versions.used = True
+                             return run(t, p0, program, [b0, b1], result)
 
 What `lazy.tensor.repeated_lines` does for any line by walking over lists of places takes three times as long. Nothing
 but numbers of places gets into the text.
@@ -17,9 +22,10 @@ but numbers of places gets into the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from loopgrad.graph.expressions import ONCE, Places, open_numbers
 from loopgrad.graph.nodes import NO_ATTRS, NODE, Noted
@@ -27,8 +33,23 @@ from loopgrad.graph.structure import Numbers
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.runtime.buffers import Buffer
 
-LineCode = Callable[[Noted, str], tuple[list[Buffer], Numbers] | None]
-"""The inputs and the numbers of a line that ends in a value, on a device; None where anything isn't as it was."""
+LineCode = Callable[[Any, Noted], Buffer | None]
+"""The elements of a tensor with a value in which a line ends; None where anything isn't as it was."""
+
+
+class Running(NamedTuple):
+    """What the code of a line does with what it takes. `config`: the settings in force, by what gives the `current`
+    ones; `device`: in full. `versions_of` gives the session's programs, or None; where there is none for the numbers,
+    the elements come `otherwise`. `run`: a program's only output, as a leaf with the expression `result`."""
+
+    config: Any
+    current: Callable[[], Any]
+    device: str
+    versions_of: Callable[[], Any]
+    run: Callable[[Any, Noted, Any, list[Buffer], Any], Buffer | None]
+    otherwise: Callable[[Any, Noted, list[Buffer], Numbers], Buffer | None]
+    result: Any
+
 
 MOST_PAIRS: Final = 3  # values that are compared each with each
 
@@ -36,13 +57,15 @@ _NAMES: Final = {"getrefcount": getrefcount, "open_numbers": open_numbers}
 
 
 def line_code(
-    places: Places, firsts: Sequence[int], counts: Sequence[int | None], inputs: Sequence[int], numbers: Sequence[int]
-) -> LineCode:
+    places: Places, firsts: Sequence[int], counts: Sequence[int | None], inputs: Sequence[int], numbers: Sequence[int],
+    running: Running,
+) -> LineCode:  # fmt: skip
     """The code of a line. `firsts`: for each of the values on the way and then the leaves, as `places` lists them,
     where the same value is first; `counts`: of references to each of those on the way, where these matter. `inputs` and
     `numbers`: their places among the parts."""
     inner, leaves = places.inner_places, places.leaf_places
-    text = ["def taken(p0, device):", f" if p0.known is not None or len(p0.note) != {NODE}: return None"]
+    known = f"current() is not config or p0.known is not None or len(p0.note) != {NODE}"
+    text = ["def taken(t, p0):", f" if {known}: return None"]
     for part, operands, open in places.steps:
         if operands:
             text.append(f" {_listed('p', operands)} = p{part}.note[1]")
@@ -62,9 +85,12 @@ def line_code(
     if inputs:
         text.append(f" {_listed('b', inputs)} = {''.join([f'p{part}.buffer, ' for part in inputs])}")
         text.append(f" if {' or '.join([f'b{part}.device != device' for part in inputs])}: return None")
-    given, constants = [f"b{part}, " for part in inputs], [f"p{part}, " for part in numbers]
-    text.append(f" return [{''.join(given)}], ({''.join(constants)})")
-    made: LineCode = _made("\n".join(text))
+    given, constants = "".join([f"b{part}, " for part in inputs]), "".join([f"p{part}, " for part in numbers])
+    text += [" versions = versions_of()", " if versions is None: return None"]
+    text.append(f" program = versions.exact.get(({constants}))")
+    text.append(f" if program is None: return otherwise(t, p0, [{given}], ({constants}))")
+    text += [" versions.used = True", f" return run(t, p0, program, [{given}], result)"]
+    made: LineCode = _made("\n".join(text), running._asdict())
     return made
 
 
@@ -87,9 +113,9 @@ def _listed(letter: str, parts: Sequence[int]) -> str:
     return "".join([f"{letter}{part}, " for part in parts])
 
 
-def _made(text: str) -> Any:
+def _made(text: str, names: Mapping[str, Any] = MappingProxyType({})) -> Any:
     made: dict[str, Any] = {}
-    exec(compile(text, "<line>", "exec"), {**_NAMES}, made)
+    exec(compile(text, "<line>", "exec"), {**_NAMES, **names}, made)
     return made["taken"]
 
 

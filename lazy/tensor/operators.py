@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import _getframe
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import ref
 
@@ -20,7 +21,7 @@ from loopgrad.graph.errors import explained
 from loopgrad.graph.expressions import OPAQUE, Expression, number_word
 from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
-from loopgrad.graph.nodes import NO_ATTRS, Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, Location, Noted, Value
 from loopgrad.graph.python_numbers import stands_for_number
 from loopgrad.graph.types import bfloat16, bool_, int64
 from loopgrad.lazy.numpy import elementwise, matrix_products
@@ -60,7 +61,10 @@ def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak
     value.known = value.scope = None
     value.expression = found
     frame = _getframe(2)
-    value.note = [op, operands, NO_ATTRS, LOCATIONS[id(frame.f_code)][frame.f_lasti] or user_location(2)]
+    code, instruction, loc = found.site
+    if instruction != frame.f_lasti or code is not frame.f_code:
+        loc = _location(frame, found)
+    value.note = [op, operands, NO_ATTRS, loc]
     result = _new(cls)
     result._value = value
     result._weak = weak
@@ -70,6 +74,15 @@ def _again(cls: Any, op: str, operands: tuple[Any, ...], found: Expression, weak
     if len(live) > live.limit:
         forget_dead(live)
     return result
+
+
+def _location(frame: FrameType, found: Expression) -> Location | None:
+    """The user's line for what `_again` notes, which looks there first the next time: the same line in most scripts."""
+    loc = LOCATIONS[id(frame.f_code)][frame.f_lasti]
+    if loc is None:  # it isn't known, or the line of a library's, and the user's is further up
+        return user_location(3)
+    found.site = frame.f_code, frame.f_lasti, loc
+    return loc
 
 
 def _beside(one: Expression, key: object, op: str, other: float, first: bool = False) -> Any:

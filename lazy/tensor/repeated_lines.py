@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
@@ -40,7 +41,7 @@ from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_elements
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
-from loopgrad.lazy.tensor.line_code import LineCode, line_code
+from loopgrad.lazy.tensor.line_code import LineCode, Running, line_code
 from loopgrad.lazy.tensor.liveness import Held, Kept, held_on_the_way, holder_of, holders, without_memory
 from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
@@ -96,7 +97,7 @@ class Tree:
     numbers: Taken
     counts: list[int]
     positions: list[int]
-    code: Callable[[], LineCode]
+    code: Callable[[Running], LineCode]
     times: int = 0
 
 
@@ -111,12 +112,17 @@ class Trees:
         self._each: tuple[Tree, ...] = ()
         self._places = places_of(expression)
         self._result = leaf_expression(expression.type)
-        self._often: Callable[[TensorCore, Noted], Buffer | None] | None = None
+        self._often: LineCode | None = None
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
         """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
         expression = self._expression
-        if IN_A_ROW.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
+        row = IN_A_ROW
+        if row.expression is not expression:
+            row.begin(expression)
+        elif (count := row.count + 1) < row.next:
+            row.count = count
+        elif row.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
             return buffer
         if self._places and (buffer := _element(t, value, self._places, self._result)) is not None:
             return buffer
@@ -151,7 +157,7 @@ class Trees:
         if not along and t._view is None:
             tree.times += 1
             if tree.times == OFTEN:
-                self._often = _often(lines, tree.line, tree.code(), self._result)
+                self._often = _often(lines, tree.line, tree.code, self._result)
         if line is None or line.versions() is None:  # not learned yet, or forgotten
             return None
         return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, self._result)
@@ -163,7 +169,7 @@ class Trees:
         if parts is None or any(tree.line is line for tree in self._each):
             return
         inner, leaves = places.inner(parts), places.leaves(parts)
-        if any(len(v.note) != NODE for v in inner):  # somebody looked at it, and its numbers may be nodes
+        if any(len(v.note) != NODE and v.note[1] for v in inner):  # somebody looked at it: numbers may be nodes
             return
         met_leaves, met_inner, met_numbers = places.met(parts)
         first: dict[Value, int] = {}
@@ -182,38 +188,28 @@ class Trees:
             taker(numbers),
             counts,
             [position[v] for v in inner],
-            lambda: line_code(places, firsts, looked_at, given, numbers),
+            partial(line_code, places, firsts, looked_at, given, numbers),
         )
         self._each = (tree, *self._each)[:MOST_ALIKE]
 
 
-def _often(
-    lines: Lines, line: Line, code: LineCode, result: Expression
-) -> Callable[[TensorCore, Noted], Buffer | None]:
+def _often(lines: Lines, line: Line, code: Callable[[Running], LineCode], result: Expression) -> LineCode:
     """What gives the elements of tensors that end in a line as its code finds it, with the settings of `lines`; None
     where anything isn't as it was. `result`: the expression of the leaves."""
-    config, device, versions_of, run = lines.config, lines.name, line.versions, EVALUATOR.run_line
+    run = EVALUATOR.run_line
 
-    def elements(t: TensorCore, value: Noted) -> Buffer | None:
-        if current() is not config or (found := code(value, device)) is None or (versions := versions_of()) is None:
+    def otherwise(t: TensorCore, value: Noted, inputs: list[Buffer], constants: Numbers) -> Buffer | None:
+        ready = _ready(line, constants, lines)
+        if ready is None:
             return None
-        inputs, constants = found
-        program: Executable | DirectProgram | None = versions.exact.get(constants)
-        if program is None:
-            ready = _ready(line, constants, lines)
-            if ready is None:
-                return None
-            program, extra = ready
-            inputs += extra
-        else:
-            versions.used = True
         try:
-            return run(t, value, program, inputs, result)
+            return run(t, value, ready[0], [*inputs, *ready[1]], result)
         except Outgrown:
-            SESSION.outgrew(versions)
+            if (versions := line.versions()) is not None:
+                SESSION.outgrew(versions)
             return None
 
-    return elements
+    return code(Running(lines.config, current, lines.name, line.versions, run, otherwise, result))
 
 
 class Lines:

@@ -150,3 +150,21 @@ def test_numbers_go_to_the_device_that_there_is_now(monkeypatch: pytest.MonkeyPa
             counts.append((before.puts, now.puts))
     (first, _), (again, others) = counts
     assert first == again == others > 1
+
+
+def test_a_constant_that_has_a_node_is_read_by_code_too(by_code: list[bool]) -> None:
+    rate = lg.asarray(0.25)
+    assert rate._value.node is not None
+    for number in (2.5, 2.5, 2.5, 1.5, 3.5, 2.5, 4.5, 5.5):
+        np.testing.assert_array_equal(rate * number - 1.0, 0.25 * number - 1.0)
+    assert by_code[-1:] == [True]
+
+
+def test_one_expression_on_two_lines_has_the_location_of_each() -> None:
+    a = lg.asarray(A)
+    for _ in range(5):
+        first = a * 2.5
+        second = a * 2.5
+        further = [a * 2.5 for _ in range(2)]
+        lines = [t._value.note[3].line for t in (first, second, *further)]
+        assert lines == [lines[0], lines[0] + 1, lines[0] + 2, lines[0] + 2]
