@@ -2,9 +2,9 @@
 
     x = lg.linalg.solve(a, b);  print(x)        a and b have elements: a run, and a look at what tests matrices
 
-The tensors of a call are computed together, where they are small, and small operands before them. What is computed of
-them before anybody asks for their elements, and what reads large operands without elements, takes the usual way: in one
-program with what is around.
+The tensors of a call are computed together, where they are small, and small operands before them. Where something is
+computed of them before anybody asks for their elements, and what reads large operands without elements, takes the usual
+way: in one program with what is around.
 
 Circle: `lazy/tensor/evaluation.py` asks here first where a tensor came from a call, and has the usual way.
 """
@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from sys import getrefcount
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.graph.nodes import Noted, Value
+from loopgrad.graph.nodes import NO_ATTRS, NODE, Noted, Value
+from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, passing
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted, known_leaf
+from loopgrad.lazy.tensor.liveness import COUNTED, Held
 from loopgrad.runtime.buffers import Buffer
 
 if TYPE_CHECKING:
@@ -29,34 +32,79 @@ MOST_FIRST: Final = 1 << 12  # bytes of an operand that is computed before the c
 
 
 class CallResults(Siblings):
-    """The tensors that a call gave, whose program is made by `program`, and the values of its `operands`."""
+    """The tensors that a call gave, with these `values`. `program` makes that of some of them, by their positions; it
+    takes the `operands`."""
 
-    __slots__ = ("operands", "program")
+    __slots__ = ("operands", "program", "values")
 
     def __init__(
-        self, tensors: Sequence[TensorCore], program: Callable[[], CallProgram], operands: Sequence[Value]
+        self,
+        tensors: Sequence[TensorCore],
+        program: Callable[[tuple[int, ...]], CallProgram],
+        operands: Sequence[Value],
     ) -> None:
         super().__init__(tensors)
+        self.values = [t._value for t in tensors]
         self.program = program
         self.operands = operands
 
     def elements(self, t: TensorCore) -> Buffer | None:
-        """Those of one of the tensors; None where more is to be looked at."""
-        value = t._value
+        """Those of one of the tensors, whose value the caller doesn't refer to; None where more is to be looked at."""
+        if not self._unread():
+            return None
         leaves = [v if isinstance(v, TensorLeaf) else _leaf_of(v) for v in self.operands]
         if None in leaves or any(leaf.committed for leaf in leaves):  # type: ignore[union-attr]
             return None
+        value = t._value
 
         def computed(wanted: Wanted) -> Found:
-            found = [wanted.get(id(member())) for member in self.members]
-            members = [each for each in found if each is not None and each[0]._history is self]
-            if not len(members) == len(self.members) == len(wanted):
+            members = self._members(wanted)
+            if members is None:
                 return _usual_way()(wanted)
-            buffers = dict(zip([v for _, v in members], self.program().run(leaves, current()), strict=True))  # type: ignore[arg-type]
+            kept = tuple([i for i, v in enumerate(self.values) if any(v is mine for _, mine in members)])
+            made = self.program(kept).run(leaves, current())  # type: ignore[arg-type]
+            buffers = {self.values[i]: buffer for i, buffer in zip(kept, made, strict=True)}
             EVALUATOR.settle(members, (), Computed(buffers, (), 0))
             return buffers
 
         return EVALUATOR.claimed((t,), computed).get(value)
+
+    def _unread(self) -> bool:
+        """Whether nothing refers to the values but their nodes, and the tensors that the call gave: nothing was
+        computed of them yet that somebody may ask for."""
+        if not COUNTED:
+            return False
+        for value, member, seen in zip(self.values, self.members, map(getrefcount, self.values), strict=True):
+            t = member()
+            alone = LISTED + (type(value) is not Noted or len(value.note) > NODE)
+            if t is not None and t._value is value:
+                alone += 1 if t._view is None else 1 + t._view.refers_to(value)
+            if seen != alone:
+                return False
+        return True
+
+    def _members(self, wanted: Wanted) -> list[Held] | None:
+        """The tensors that are to be computed, as the call gave them; None where some are others, or aren't so."""
+        found: list[Held] = []
+        for value, member in zip(self.values, self.members, strict=True):
+            t = member()
+            if t is None:
+                continue
+            mine = wanted.get(id(t))
+            if mine is None or mine[1] is not value or t._history is not self:
+                return None
+            found.append(mine)
+        return found if len(found) == len(wanted) else None
+
+
+def _listed() -> int:
+    """What `getrefcount` gives, as it is asked above, for a value that nobody else refers to."""
+    values = [Noted(TensorType((), float64), "alias", (), NO_ATTRS, None)]
+    seen = [n for value, _, n in zip(values, [None], map(getrefcount, values), strict=True)]
+    return seen[0]
+
+
+LISTED: Final = _listed()
 
 
 def _leaf_of(operand: Value) -> TensorLeaf | None:

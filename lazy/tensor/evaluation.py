@@ -70,6 +70,10 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
     """The elements of tensors, computed together where they aren't there yet."""
     if len(tensors) == 1:
         return [buffer_of(tensors[0], purpose)]
+    if not UNDER_WAY and AMBIENT.scope is None:
+        for t in tensors:
+            if isinstance(t._history, Siblings):
+                t._history.elements(t)
     values = [t._value for t in tensors]
     note_reads(values)
     lazy = [value for value in values if not isinstance(value, Leaf)]
@@ -77,11 +81,6 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
         return [value.buffer for value in values]  # type: ignore[attr-defined]
     for value in lazy:
         _check_readable(value, purpose)
-    if not UNDER_WAY and AMBIENT.scope is None:
-        for t in tensors:
-            if isinstance(t._history, Siblings):
-                t._history.elements(t)
-        values = [t._value for t in tensors]
     computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, settled)
     return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
 
@@ -101,6 +100,7 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
             return known
         value = t._value  # another thread may have been first
     elif not UNDER_WAY and AMBIENT.scope is None and isinstance(t._history, Siblings):
+        del value  # whoever refers to it counts
         known = t._history.elements(t)
         if known is not None:
             return known

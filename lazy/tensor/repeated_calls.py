@@ -7,13 +7,15 @@ and what the operands are computed as (`graph.expressions`) are as they were, th
 that looked at more isn't remembered: at elements, or between which numbers integers lie that were computed with
 numbers which expressions leave open. Only at the top level, and of functions that return tensors: with memory of their
 own, or views of their only operand. Regions are made once: loops that a function traces are nodes again without that.
+
+Loops and transforms call functions of the user's: they are traced once where all that these read is as it was
+(`lazy.tensor.function_words`), and what they noted is noted again operation by operation, with the lines that it had.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, wraps
-from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -22,14 +24,16 @@ from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
 from loopgrad.graph.key import RAISING
 from loopgrad.graph.location import user_location
 from loopgrad.graph.nodes import NODE, Graph, Leaf, Location, Node, Noted, Value
-from loopgrad.graph.types import DType, StackType, TensorType, int64
+from loopgrad.graph.types import StackType, TensorType
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.call_results import CallResults
+from loopgrad.lazy.tensor.call_words import PLAIN, call_words
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
+from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
 from loopgrad.lazy.tensor.long_calls import CLOSED_CALL, SHORTEST, call_attributes, called_graph
 from loopgrad.lazy.tensor.ongoing_derivations import reading
 from loopgrad.lazy.tensor.storage import LONE, View, is_lone, lone_view, viewed
+from loopgrad.lazy.tensor.trees import flatten, unflatten
 from loopgrad.lazy.tensor.walk import REFUSED
 from loopgrad.runtime.buffers import Buffer
 
@@ -43,23 +47,23 @@ MOST_MISSED: Final = 256
 SELDOM: Final = 8
 """After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
 the other makes no call twice, and what its array is computed as gets longer each time."""
-MOST_OPERANDS: Final = 8
 MOST_STEPS: Final = 8192
 MOST_TOGETHER: Final = 1 << 16  # bytes of several results, of which somebody may want one only
 MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
 LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
-PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
 _new: Final = object.__new__
 
 
 class NotedStep(NamedTuple):
     """An operation of a call. `operands`: places among the values that the call takes and the results of steps, or
-    numbers as floats. `expression`: None where that of the result is to be looked for."""
+    numbers as floats. `loc`: a line of a function that the call was given; else it is that of the call. `expression`:
+    None where that of the result is to be looked for."""
 
     op: str
     operands: tuple[int | float, ...]
     attrs: Mapping[str, Any]
     type: TensorType
+    loc: Location | None
     expression: Expression | None
 
 
@@ -70,7 +74,9 @@ class NodeStep(NamedTuple):
     operands: tuple[int, ...]
     attrs: Mapping[str, Any]
     types: tuple[TensorType | StackType, ...]
+    loc: Location | None
     regions: tuple[Graph, ...]
+    replaces: int | None  # the place of the first result of another operation
 
 
 class Way(NamedTuple):
@@ -92,8 +98,9 @@ class Made(NamedTuple):
 class Recipe(NamedTuple):
     """What a call noted with some settings, after the values of its operands and the leaves that it `captured`, which
     it made itself. `container`: of what is made; None for a tensor alone. `sited`: whether regions or errors name the
-    line of the call. `program`: makes that of the call, where lines can't know it. Without steps: nothing that could be
-    noted again."""
+    line of the call. `program`: makes that of some results, where lines can't know it. `siblings`: its tensors are
+    better computed together. `traced`: it calls functions of the user's. Without steps: nothing that could be noted
+    again."""
 
     config: Config
     captured: tuple[Leaf, ...]
@@ -101,10 +108,12 @@ class Recipe(NamedTuple):
     made: tuple[Made, ...]
     container: Callable[[list[Any]], Any] | None
     sited: bool
-    program: Callable[[], CallProgram] | None
+    program: Callable[[tuple[int, ...]], CallProgram] | None
+    siblings: bool
+    traced: bool
 
 
-_NOTHING: Final = Recipe(current(), (), (), (), None, False, None)
+_NOTHING: Final = Recipe(current(), (), (), (), None, False, None, False, False)
 _UNKNOWN: Final = _NOTHING._replace(sited=True)  # of a call that wasn't met
 
 
@@ -135,7 +144,7 @@ class Calls:
         if recipe is _NOTHING:
             return function(*args, **options)
         if recipe is not _UNKNOWN:
-            result, learned = self._learned(function, args, options, tensors, operands)
+            result, learned = self._learned(partial(function, *args, **options), tensors, operands, loc, words[0])
             known[words] = learned
             if learned.sited:
                 known[words, loc] = learned
@@ -146,18 +155,24 @@ class Calls:
         return function(*args, **options)
 
     def _learned(
-        self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any],
-        tensors: Sequence[TensorCore], operands: Sequence[Value],
+        self, call: Callable[[], Any], tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None,
+        traced: bool,
     ) -> tuple[Any, Recipe]:  # fmt: skip
-        """What the function returns, and how that is noted."""
+        """What the call returns, and how that is noted; `traced`: with functions of the user's."""
         values, looks, before = [t._value for t in tensors], AMBIENT.looks_at_ranges, next_serial()
         with reading() as read:
-            result = function(*args, **options)
+            result = call()
         if read or any(t._value is not v for t, v in zip(tensors, values, strict=True)):  # one was written to
             return result, _NOTHING
         if AMBIENT.looks_at_ranges != looks and any(map(_has_open_range, operands)):
             return result, _NOTHING
-        return result, _recipe(result, tensors, operands, self._views, before)
+        recipe = _recipe(result, tensors, operands, self._views, before, loc)
+        if traced:  # what is noted again must be what was traced, which is compiled
+            recipe = recipe._replace(traced=bool(recipe.steps))
+        elif recipe.steps:
+            recipe = _shortened(recipe, [*operands, *recipe.captured])
+        types = [v.type for v in (*operands, *recipe.captured)]
+        return result, recipe._replace(program=_program(recipe, types)) if recipe.steps else recipe
 
 
 def repeated(function: F) -> F:
@@ -212,66 +227,6 @@ def is_in_force(config: Config) -> bool:
     return config is latest or config == latest
 
 
-def call_words(
-    args: Sequence[Any], options: Mapping[str, Any], tensors: list[TensorCore], operands: list[Value]
-) -> tuple[Any, ...] | None:
-    """What decides which operations a call notes; None where more does. Its tensors are listed, and their values, each
-    once."""
-    words: list[Any] = []
-    if not _add_words(args, tensors, operands, words):
-        return None
-    for name, x in options.items():
-        words.append(name)
-        if not _add_words((x,), tensors, operands, words):
-            return None
-    return tuple(words) if len(operands) <= MOST_OPERANDS else None
-
-
-def _add_words(args: Sequence[Any], tensors: list[TensorCore], operands: list[Value], words: list[Any]) -> bool:
-    for x in args:
-        cls = type(x)
-        if isinstance(x, TensorCore):
-            tensors.append(x)
-            value = x._value
-            expression: Expression = value.expression or expression_of(value)
-            if expression is OPAQUE or _is_open_constant(expression):  # which may be looked at
-                return False
-            if x._weak and value.dtype is int64 and isinstance(value, Leaf):  # what it meets must be able to hold it
-                return False
-            if value in operands:
-                words += ("again", operands.index(value), x._weak)
-            else:
-                operands.append(value)
-                words += (expression, x._weak)
-            if not expression.type.shape:
-                words.append(x._view is None)  # a number, which shares no memory
-        elif cls in PLAIN:
-            words += (cls, x)
-        elif cls is float:
-            words += (cls, x or str(x))  # a zero has a sign
-        elif cls is tuple or cls is list:
-            words += (cls, len(x))
-            if len(x) > MOST_OPERANDS or not _add_words(x, tensors, operands, words):
-                return False
-        elif cls is slice:
-            words.append(cls)
-            if not _add_words((x.start, x.stop, x.step), tensors, operands, words):
-                return False
-        elif x is Ellipsis or x is slice:
-            words.append(x)
-        else:
-            return False
-    return True
-
-
-def _is_open_constant(expression: Expression) -> bool:
-    """Whether an expression is a constant that it leaves open, or an operation on such: a complex number has two."""
-    operands = expression.operands
-    if not expression.op or any(isinstance(x, Expression) and (not x.op or x.operands) for x in operands):
-        return False
-    return expression.open > 0 or any(x.open > 0 if isinstance(x, Expression) else x is None for x in operands)
-
-
 def _has_open_range(value: Value) -> bool:
     """Whether values with the expression of this one may lie between other numbers."""
     return value.dtype.kind in "iu" and bool(expression_of(value).op)
@@ -279,30 +234,43 @@ def _has_open_range(value: Value) -> bool:
 
 def made_again(recipe: Recipe, tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None) -> Any:
     """What a call returns whose operations are noted again for a line."""
-    given = [*operands, *recipe.captured]
+    given = [*operands, *map(_alike, recipe.captured)] if recipe.traced else [*operands, *recipe.captured]
     values = _noted(recipe.steps, given, loc)
     each = [_tensor(made, values, tensors) for made in recipe.made]
     if recipe.program is not None:
         CallResults(each, recipe.program, given)
+    elif recipe.siblings:
+        Siblings(each)
     return each[0] if recipe.container is None else recipe.container(each)
+
+
+def _alike(leaf: Leaf) -> TensorLeaf:
+    """Another leaf with the same elements, as each call would make one."""
+    return TensorLeaf(leaf.buffer.type, leaf.buffer)
 
 
 def _noted(steps: Sequence[NotedStep | NodeStep], operands: Sequence[Value], loc: Location | None) -> list[Any]:
     """The operands, and what the steps give of them."""
     values: list[Any] = [*operands]
+    replacing: list[tuple[Node, int]] = []
     for step in steps:
         if isinstance(step, NodeStep):
             given = tuple([values[i] for i in step.operands])
-            values += Node(step.op, given, step.types, step.attrs, step.regions, loc).results
+            node = Node(step.op, given, step.types, step.attrs, step.regions, step.loc or loc)
+            values += node.results
+            if step.replaces is not None:
+                replacing.append((node, step.replaces))
             continue
-        op, places, attrs, type, expression = step
+        op, places, attrs, type, own, expression = step
         value: Noted = _new(Noted)
         value.type = type
         value.index = 0
         value.known = value.scope = value.holder = None
         value.expression = expression
-        value.note = [op, tuple([i if i.__class__ is float else values[i] for i in places]), attrs, loc]  # type: ignore[index]
+        value.note = [op, tuple([i if i.__class__ is float else values[i] for i in places]), attrs, own or loc]  # type: ignore[index]
         values.append(value)
+    for node, place in replacing:
+        node.replaces = values[place].node
     return values
 
 
@@ -310,34 +278,40 @@ def _tensor(made: Made, values: Sequence[Any], tensors: Sequence[TensorCore]) ->
     value = values[made.place]
     if made.way.step is not None:
         return viewed(as_tensor(tensors[0]), made.way.step, value)
-    result = held(value, made.weak) if type(value) is Noted else wrap(value, made.weak)
+    alone = type(value) is Noted and value.holder is None
+    result = held(value, made.weak) if alone else wrap(value, made.weak)
     result._view = made.way.view
     return result
 
 
-def _recipe(result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool, before: int) -> Recipe:
-    """How what a call returned is noted again; `before`: leaves with larger serial numbers are the call's own."""
+def _recipe(
+    result: Any, tensors: Sequence[TensorCore], operands: Sequence[Value], views: bool, before: int,
+    loc: Location | None,
+) -> Recipe:  # fmt: skip
+    """How what a call at that line returned is noted again; `before`: leaves with larger serial numbers are the call's
+    own."""
     container, each = _parts(result)
-    if (
-        not each
-        or any(map(_has_more, each))
-        or len({*map(id, (*tensors, *each))}) < len({*map(id, tensors)}) + len(each)
-    ):
+    if not each or _has_more(each) or len({*map(id, (*tensors, *each))}) < len({*map(id, tensors)}) + len(each):
         return _NOTHING  # one of them is an argument, or there twice
+    if any(t._value in operands for t in each):  # it may have a history
+        return _NOTHING
     ways = [_way(t, tensors, views) for t in each]
     way = _steps_to([t._value for t in each], operands, before)
     if way is None or None in ways:
         return _NOTHING
     captured, order = way
     places: dict[Value, int] = {v: i for i, v in enumerate((*operands, *captured))}
-    steps = [_step(made, places) for made in order]
+    steps = [_step(made, places, loc) for made in order]
+    for i, made_by in enumerate(order):
+        if type(made_by) is Node and made_by.replaces is not None:
+            steps[i] = steps[i]._replace(replaces=places.get(made_by.replaces.results[0]))  # type: ignore[call-arg]
     read = {place for step in steps for place in step.operands}
-    if not steps or not read.issuperset(range(len(operands))):
+    if not steps or any(i not in read and not isinstance(v, Leaf) for i, v in enumerate(operands)):
         return _NOTHING
     made = tuple([Made(places[t._value], t._weak, w) for t, w in zip(each, ways, strict=True) if w is not None])
     sited = any(step.op in RAISING or type(step) is NodeStep or REFUSED in step.attrs for step in steps)
-    recipe = _shortened(Recipe(current(), captured, tuple(steps), made, container, sited, None), [*operands, *captured])
-    return recipe._replace(program=_program(recipe, [v.type for v in (*operands, *captured)]))
+    siblings = any(type(t._history) is Siblings for t in each)
+    return Recipe(current(), captured, tuple(steps), made, container, sited, None, siblings, False)
 
 
 def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
@@ -355,57 +329,72 @@ def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
         (type,) = types
         attrs = call_attributes(function)
         expression = expression_of(Noted(type, "call", tuple(given), attrs, loc))
-        step = NotedStep("call", operands, attrs, type, None if expression is OPAQUE else expression)  # type: ignore[arg-type]
+        known = None if expression is OPAQUE else expression
+        step = NotedStep("call", operands, attrs, type, None, known)  # type: ignore[arg-type]
     else:
-        step = NodeStep("call", operands, CLOSED_CALL, types, (function,))
+        step = NodeStep("call", operands, CLOSED_CALL, types, None, (function,), None)
     placed = [m._replace(place=count + i) for i, m in enumerate(made)]
     return recipe._replace(steps=(step,), made=tuple(placed))
 
 
-def _has_more(t: TensorCore) -> bool:
-    """Whether more is to be computed along with a tensor than what the call gives that it came from."""
-    return t._history is not None and type(t._history) is not CallResults
+def _has_more(each: Sequence[TensorCore]) -> bool:
+    """Whether more is to be computed along with these tensors than what the call gives that they came from, or than
+    themselves."""
+    along = {id(t._history): t._history for t in each if t._history is not None and type(t._history) is not CallResults}
+    ours = {*map(id, each)}
+    for history in along.values():
+        if type(history) is not Siblings:
+            return True
+        if not ours.issuperset([id(t) for member in history.members if (t := member()) is not None]):
+            return True
+    return False
 
 
-def _program(recipe: Recipe, types: Sequence[Any]) -> Callable[[], CallProgram] | None:
-    """What makes the program of a call that notes more than lines know: nodes, tests, several results."""
+def _program(recipe: Recipe, types: Sequence[Any]) -> Callable[[tuple[int, ...]], CallProgram] | None:
+    """What makes the program, for some of the results, of a call that notes more than lines know: nodes, tests, several
+    results."""
     made, steps = recipe.made, recipe.steps
     plain = len(made) == 1 and not any(type(step) is NodeStep or REFUSED in step.attrs for step in steps)
     if plain or len({m.place for m in made}) < len(made) or any(m.way.step or m.place < len(types) for m in made):
         return None
     loc = user_location()
 
-    def note(operands: Sequence[Value]) -> list[Any]:
+    def note(kept: Sequence[int], operands: Sequence[Value]) -> list[Any]:
         values = _noted(steps, operands, loc)
-        return [values[m.place] for m in made]
+        return [values[made[i].place] for i in kept]
 
-    if len(made) > 1 and sum([v.type.nbytes for v in note([Value(type) for type in types])]) > MOST_TOGETHER:
+    results = note(range(len(made)), [Value(type) for type in types])
+    if len(made) > 1 and sum([v.type.nbytes for v in results]) > MOST_TOGETHER:
         return None
 
     @cache
-    def program() -> CallProgram:
+    def program(kept: tuple[int, ...]) -> CallProgram:
         from loopgrad.lazy.tensor.call_programs import CallProgram  # late: building graphs needs no session
 
-        return CallProgram(types, note)
+        return CallProgram(types, partial(note, kept))
 
     return program
 
 
 def _parts(result: Any) -> tuple[Callable[[list[Any]], Any] | None, list[TensorCore]]:
-    """What makes the result of a call of its tensors, and these; none where it is anything else."""
+    """What makes the result of a call of its tensors, and these; none where it holds anything else."""
     if isinstance(result, TensorCore):
         return None, [result]
-    if not isinstance(result, list | tuple) or not all(isinstance(x, TensorCore) or type(x) in PLAIN for x in result):
+    if not isinstance(result, list | tuple | dict):
         return None, []
-    make: Any = getattr(type(result), "_make", type(result))  # of a named tuple
-    each = [x for x in result if isinstance(x, TensorCore)]
-    if len(each) == len(result):
+    flat = not isinstance(result, dict) and all(isinstance(x, TensorCore) or type(x) in PLAIN for x in result)
+    items, structure = (result, None) if flat else flatten(result)
+    if not flat and not all(isinstance(x, TensorCore) or type(x) in PLAIN for x in items):
+        return None, []
+    make: Any = getattr(type(result), "_make", type(result)) if flat else partial(unflatten, structure)
+    each = [x for x in items if isinstance(x, TensorCore)]
+    if len(each) == len(items):
         return make, each
-    items = [None if isinstance(x, TensorCore) else (x,) for x in result]
+    kept = [None if isinstance(x, TensorCore) else (x,) for x in items]
 
     def made(tensors: list[Any]) -> Any:
         left = iter(tensors)
-        return make([next(left) if item is None else item[0] for item in items])
+        return make([next(left) if item is None else item[0] for item in kept])
 
     return made, each
 
@@ -444,8 +433,6 @@ def _steps_to(
             captured[value] = None
             done.add(value)
             continue
-        if type(made) is Node and made.replaces is not None:
-            return None
         given: Sequence[Any] = made.note[1] if isinstance(made, Noted) else made.operands
         read = [v for v in given if type(v) is not float]
         missing = [v for v in read if v not in done and (v if type(v) is Noted else v.node or v) not in order]
@@ -473,16 +460,18 @@ def _is_own(value: Value, before: int) -> bool:
     return type(value.buffer) is Buffer and value.buffer.nbytes <= MOST_CAPTURED
 
 
-def _step(made: Noted | Node, places: dict[Value, int]) -> NotedStep | NodeStep:
-    """An operation of a call; its results get places."""
+def _step(made: Noted | Node, places: dict[Value, int], loc: Location | None) -> NotedStep | NodeStep:
+    """An operation of a call at that line; its results get places."""
     if type(made) is Node:
         given = tuple([places[v] for v in made.operands])
         for v in made.results:
             places[v] = len(places)
-        return NodeStep(made.op, given, made.attrs, tuple([v.type for v in made.results]), made.regions)
+        own, types = None if made.loc == loc else made.loc, tuple([v.type for v in made.results])
+        return NodeStep(made.op, given, made.attrs, types, own, made.regions, None)
     assert isinstance(made, Noted)
-    op, operands, attrs = made.note[:3]
+    op, operands, attrs, noted = made.note[:NODE]
     taken = tuple([v if type(v) is float else places[v] for v in operands])
     expression = expression_of(made) if len(made.note) == NODE else None  # else numbers may be nodes by now
     places[made] = len(places)
-    return NotedStep(op, taken, attrs, made.type, None if expression is OPAQUE else expression)  # type: ignore[arg-type]
+    own, known = None if noted == loc else noted, None if expression is OPAQUE else expression
+    return NotedStep(op, taken, attrs, made.type, own, known)  # type: ignore[arg-type]

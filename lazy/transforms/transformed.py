@@ -12,10 +12,13 @@ from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any
 
+from loopgrad.lazy.tensor.function_words import MadeFrom
+from loopgrad.lazy.tensor.repeated_calls import repeated
+
 Function = Callable[..., Any]
 
 
-class TransformedFunction:
+class TransformedFunction(MadeFrom):
     """`transform(fun)`, which `call` computes. It has the name, text and signature of `fun`; of a class it is a method.
 
     In slots, so that who wraps it, and takes over its `__dict__` as `functools.wraps` does, doesn't take these.
@@ -27,6 +30,7 @@ class TransformedFunction:
         update_wrapper(self, fun)
         self._transform, self._fun, self._call = transform, fun, call
 
+    @repeated
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 

@@ -227,10 +227,10 @@ def test_a_result_in_another_threads_hands_is_waited_for(monkeypatch: pytest.Mon
     assert isinstance(history, call_results.CallResults)
     program = history.program
 
-    def slow() -> Any:
+    def slow(kept: tuple[int, ...]) -> Any:
         started.set()
         assert go_on.wait(20)
-        return program()
+        return program(kept)
 
     monkeypatch.setattr(history, "program", slow)
     first = threading.Thread(target=lambda: lg.eval(w))

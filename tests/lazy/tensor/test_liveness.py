@@ -142,9 +142,9 @@ def state_evaluated(x: Any, _: int) -> Any:
 @pytest.mark.parametrize("step", [loss_printed, norm_printed_late, state_evaluated])
 def test_a_long_loop_holds_no_more_than_a_short_one(step: Callable[[Any, int], Any]) -> None:
     x, held = lg.asarray(X), []
-    for i in range(60):
+    for i in range(90):
         x = step(x, i)
-        if i >= 30:  # two windows of 15 follow: evaluations come every 3 steps, every fifth ends the wait
+        if i >= 60:  # two windows of 15 follow: evaluations come every 3 steps, every fifth ends the wait
             held.append(live(Node, Buffer))
     assert max(held[15:]) <= max(held[:15])
 
