@@ -66,7 +66,8 @@ def _chosen(node: Node, rows: Value) -> set[int] | None:
     """The places that a slice or gather reads."""
     length, rank = rows.shape[-1], len(rows.shape)
     if node.op == "slice":
-        places = range(node.attrs["start"][-1], node.attrs["stop"][-1], node.attrs["step"][-1])
+        start, stop, step = (node.attrs[name][-1] for name in ("start", "stop", "step"))
+        places = range(length)[start:stop:step]  # backwards to the first element no number says where to stop
         return set(places) if len(places) <= MOST_PLACES else None
     if node.op != "gather" or rows in node.operands[1:] or len(node.operands) != rank + 1:
         return None

@@ -73,6 +73,14 @@ def largest(x, k):
     return np.take_along_axis(x, order, axis=-1), order
 
 
+def test_backwards(device):
+    """Slices without a number to stop at, of all elements and of a few."""
+    x = elements("float64", (300,))
+    some = lambda xp, x: (xp.sort(x)[::-1], xp.sort(x + 1.0)[3::-1], xp.sort(x - 1.0)[:-5:-2])
+    for got, want in zip(lg.compile(lambda x: some(lg, x))(lg.asarray(x)), some(np, x), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), want)
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_largest(device, dtype):
