@@ -27,6 +27,7 @@ from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.codegen.targets.gpu.lanes.running_terms import with_running_terms
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
 from loopgrad.codegen.targets.gpu.lanes.started import starts, with_starts
+from loopgrad.codegen.targets.gpu.lanes.table_parts import in_parts
 from loopgrad.codegen.targets.gpu.lanes.windows import written_out
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
@@ -76,6 +77,8 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
     launched = with_stack_rows(with_running_terms(straightened))
     program = with_epilogues(with_row_stages(with_pieces(launched), image.geometry))
+    parted = [in_parts(kernel, options, image.geometry.wide) for kernel in program.kernels]
+    program = replace(program, kernels=tuple(parted))
     kernels = _Kernels(image, options)
     interfaces, found = [], list(program.notes)
     met: list[RoutineRow] = []
