@@ -159,8 +159,5 @@ class HostUnits:
                 bits = self.b.inst("UConvert", "i16", self.op("ShiftRightLogical", kept, 16 * half))
                 self.b.shared_set(array, self.op("IAdd", index, 2 * n + half), bits)
 
-    def copies_end(self) -> None:
+    def copied(self) -> None:
         """Everything was copied at once."""
-
-    def copied(self, lots: int = 0) -> None:
-        """As above."""

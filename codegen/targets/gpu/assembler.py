@@ -83,13 +83,8 @@ class MatrixUnits(Protocol):
         they aren't valid: begun."""
         ...
 
-    def copies_end(self) -> None:
-        """What this invocation has begun to copy since the last time is one lot."""
-        ...
-
-    def copied(self, lots: int = 0) -> None:
-        """What this invocation has begun to copy is there, but for the last so many lots; the others see it after a
-        barrier."""
+    def copied(self) -> None:
+        """What this invocation has begun to copy is there; the others see it after a barrier."""
         ...
 
 

@@ -24,8 +24,6 @@ PRODUCTS: Final = {
 PAIRS: Final = {"b16": "llvm.nvvm.ff2bf16x2.rn", "f16": "llvm.nvvm.ff2f16x2.rn"}
 COPIES: Final = {16: "llvm.nvvm.cp.async.cg.shared.global.16.s", 4: "llvm.nvvm.cp.async.ca.shared.global.4.s"}
 COPIED: Final = "llvm.nvvm.cp.async.wait.all"
-LOT: Final = "llvm.nvvm.cp.async.commit.group"
-LOTS_COPIED: Final = "llvm.nvvm.cp.async.wait.group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +65,8 @@ class WarpUnits:
         given = f"{self.b.shared_place(array, index, type)}, {self.b.place(source)}, i32 {size.id}"
         self.b.called(COPIES[bytes], "void", given)
 
-    def copies_end(self) -> None:
-        self.b.called(LOT, "void", "")
-
-    def copied(self, lots: int = 0) -> None:
-        if lots:
-            self.b.called(LOTS_COPIED, "void", f"i32 {lots}")
-        else:
-            self.b.called(COPIED, "void", "")
+    def copied(self) -> None:
+        self.b.called(COPIED, "void", "")
 
     def _several(self, kind: str, function: str, given: str, type: str) -> list[Val]:
         found = self.b.called(function, kind, given)

@@ -33,7 +33,7 @@ class AttentionTiling(NamedTuple):
     """How much a workgroup takes at once: `warps` times `tiles` times 16 rows, by `block` others; `held`: its rows are
     in memory that it shares, which leaves more registers. So many are `resident` on a multiprocessor: one computes
     while others wait for their exponentials, or for products. Blocks come `ahead`, beside the one that is worked on.
-    Two warpgroups take `turns`, with memory for so many."""
+    Two warpgroups take `turns`."""
 
     warps: int
     tiles: int
@@ -41,7 +41,7 @@ class AttentionTiling(NamedTuple):
     held: bool
     resident: int = 2
     ahead: bool = False
-    turns: int = 0
+    turns: bool = False
 
 
 def shapes_of(routine: Routine) -> Shapes:
@@ -100,20 +100,14 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
 
 
 def _of_panels(shapes: Shapes, width: int) -> AttentionTiling:
-    """As was fastest on an H200. Of causal attention long tiles would see blocks that few of their rows see; few tiles
-    would leave most of a device idle."""
+    """As was fastest on an H200. Few tiles of two warpgroups would leave most of a device idle."""
     few = -(-shapes.queries // (2 * WARPGROUP * SIDE)) * shapes.count <= FEW_TURNS
     if width <= NARROW:
         return AttentionTiling(WARPGROUP, 1, 64, True, 4, True)
-    if few or shapes.causal or shapes.queries <= WARPGROUP * SIDE:
-        if width > WIDE:
-            return AttentionTiling(WARPGROUP, 1, 64, True, 1)
-        return (
-            AttentionTiling(WARPGROUP, 1, 80, True, 3)
-            if shapes.causal
-            else AttentionTiling(WARPGROUP, 1, 64, True, 2, True)
-        )
-    return AttentionTiling(2 * WARPGROUP, 1, 80 if width > WIDE else 128, True, 1, True, 2)
+    if few or shapes.queries <= WARPGROUP * SIDE:
+        return AttentionTiling(WARPGROUP, 1, 64, True, 1 if width > WIDE else 2, width <= WIDE)
+    block = (64 if shapes.causal else 80) if width > WIDE else 128
+    return AttentionTiling(2 * WARPGROUP, 1, block, True, 1, True, True)
 
 
 def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
@@ -141,7 +135,7 @@ def _rows(routine: Routine) -> tuple[AttentionRows, int]:
     shapes = shapes_of(routine)
     warps, tiles, block, held, resident, ahead, turns = tiling(shapes, _warps(routine))
     if turns:
-        return AttentionTurns(shapes, warps, tiles, block, held, ahead, 1, turns), resident
+        return AttentionTurns(shapes, warps, tiles, block, held, ahead), resident
     whole = AttentionRows(shapes, warps, tiles, block, held, ahead)
     return replace(whole, parts=parts_of(whole)), resident
 

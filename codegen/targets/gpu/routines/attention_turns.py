@@ -2,10 +2,10 @@
 "FlashAttention-3", 2024, section 3.1).
 
 A turn is one run of matrix units: the scores of a block, and the sums of the block before. So turn number t needs keys
-number t and values number t - 1. Each warpgroup copies half of them, behind its turns, into the place of what both have
-done with: after its turn number t the first one knows that the other has had turn t - 1, and the second one that the
-other has had turn t, so it copies for one turn further. What it begins then must be there when the last but one of as
-many turns as have a place is passed on.
+number t and values number t - 1, which are in memory of the workgroup when it comes. Each warpgroup copies half of
+them, behind its turns, into the place of what both are done with: after its turn number t the first one knows that the
+other has had turn t - 1 and copies for turn t + 1, and the second one that the other has had turn t, so that it copies
+for turn t + 2. (Memory for three blocks was slower on an H200, and so was to pass turns on before they end.)
 """
 
 from __future__ import annotations
@@ -25,15 +25,7 @@ from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelMatrices
 
 @dataclass(frozen=True, slots=True)
 class AttentionTurns(AttentionRows):
-    """Of 2 * WARPGROUP warps. Memory is for the keys and values of so many `stages`, two or more."""
-
-    stages: int = 2
-
-    @property
-    def memory(self) -> int:
-        s, depth = self.shapes, self.shapes.depth
-        blocks = sum(depth.held_bytes(self.block, width) for width in (s.width, s.value_width))
-        return self.stages * blocks + depth.held_bytes(self.rows, s.width)
+    """Of 2 * WARPGROUP warps, with memory for two blocks, the one `ahead` among them."""
 
     def emit(self, e: Emitter, tile: Val) -> None:
         _TurnedTile(e, self, tile).emit()
@@ -42,13 +34,11 @@ class AttentionTurns(AttentionRows):
 class _TurnedTile(RowTile):
     """One tile."""
 
-    p: AttentionTurns
-
     def __init__(self, e: Emitter, program: AttentionTurns, tile: Val) -> None:
         super().__init__(e, program, tile)
         self.panels = c = cast("PanelMatrices", self.code)
         widths = (self.s.width, self.s.value_width)
-        self.keys, self.values = (c.held_twice(program.block, width, program.stages) for width in widths)
+        self.keys, self.values = (c.held_twice(program.block, width) for width in widths)
         self.half, self.member = c.divided(c.own, WARPGROUP * WARP)
         self.turns = c.group_units.turns(self.half)
         self.words = [[self.b.local("i32") for _ in range(4)] for _ in range(program.block // 16)]  # weights, in pairs
@@ -60,9 +50,7 @@ class _TurnedTile(RowTile):
         c.copied()
         self.b.barrier()
         self.count = self.blocks()
-        for number in range(1, p.stages - 1):
-            self._copy(c.i32(number))
-        self.e.when(c.test("IEqual", self.half, 1), partial(self._copy, c.i32(p.stages - 1)))
+        self.e.when(c.test("IEqual", self.half, 1), partial(self._copy, c.i32(1)))
         self.turns.begin()
         (scores,) = self._turn(c.i32(0), [self._scores(c.i32(0))])
         self._weigh(scores, c.i32(0))
@@ -81,12 +69,12 @@ class _TurnedTile(RowTile):
         self.finish()
 
     def _turn(self, number: Val, chains: Sequence[ProductChain]) -> list[Sums]:
-        c, stages = self.panels, self.p.stages
-        c.copied(stages - 2)
+        c = self.panels
+        c.copied()
         self.turns.take()
         found = c.products(chains)
         self.turns.pass_on()
-        self._copy(c.plus(c.plus(number, stages - 1), self.half))
+        self._copy(c.plus(c.plus(number, 1), self.half))
         return found
 
     def _scores(self, number: Val) -> ProductChain:
@@ -109,7 +97,6 @@ class _TurnedTile(RowTile):
         before = c.op("ISub", number, 1)
         for held, rows, own in ((self.keys, self.key, number), (self.values, self.value, before)):
             self.e.when(c.test("SLessThan", own, self.count), partial(self._copy_half, held(own), rows, own))
-        c.units.copies_end()
 
     def _copy_half(self, held: HeldRows, rows: MatrixRows, number: Val) -> None:
         c, each = self.panels, self.p.block // 2

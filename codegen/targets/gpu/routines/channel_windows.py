@@ -16,7 +16,6 @@ import numpy as np
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KValue
 from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines import window_products
 from loopgrad.codegen.targets.gpu.routines.attention import TYPES
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, MatrixRows, RowVariables
@@ -32,7 +31,6 @@ WARPS: Final = 2 * WARPGROUP
 ROWS: Final = WARPS * SIDE  # results of a workgroup
 ACROSS: Final = 128  # places of a workgroup
 FEWEST: Final = 64  # results and channels, for which another order is worth a launch
-STAGES: Final = 2  # blocks in memory of a workgroup, of which one is worked on
 RESIDENT: Final = 2
 
 
@@ -80,7 +78,7 @@ class ChannelWindows(WindowProducts):
 
     @property
     def memory(self) -> int:
-        return STAGES * PanelMatrices.depth.held_bytes(ROWS + ACROSS, PANEL)
+        return 2 * PanelMatrices.depth.held_bytes(ROWS + ACROSS, PANEL)
 
     def emit(self, e: Emitter, tile: Val) -> None:
         _ChannelTile(e, self, tile).emit()
@@ -98,7 +96,7 @@ class _ChannelTile(WindowTile):
     def emit(self) -> None:
         c, p = self.code, self.p
         self.b.barrier()  # the blocks of the tile before are still read
-        kernel, windows = (c.held_twice(lines, PANEL, STAGES) for lines in (ROWS, ACROSS))
+        kernel, windows = (c.held_twice(lines, PANEL) for lines in (ROWS, ACROSS))
         totals = c.variables(1, ACROSS)
         self.line, self.chunk = c.divided(c.own, PANEL // CHUNK)
         self.lines = range(0, ACROSS, c.group // (PANEL // CHUNK))
@@ -110,19 +108,8 @@ class _ChannelTile(WindowTile):
             c.copy_block(kernel(number), MatrixRows(base, p.results, PANEL), self.first_row, ROWS)
             self._copy_windows(windows(number), number)
 
-        def begin(number: Val) -> None:
-            self.e.when(c.test("SLessThan", number, p.blocks), partial(copy, number))
-            c.units.copies_end()
-
-        def step(number: Val) -> None:
-            c.copied(STAGES - 2)
-            self.b.barrier()
-            begin(c.plus(number, STAGES - 1))
-            self._multiply(totals, kernel(number), windows(number))
-
-        for number in range(STAGES - 1):
-            begin(c.i32(number))
-        counted(self.e, c.i32(p.blocks), step)
+        copy(c.i32(0))
+        self.block_by_block(copy, lambda number, _: self._multiply(totals, kernel(number), windows(number)))
         self._store(totals)
 
     def window(self, column: Val) -> Val:

@@ -201,9 +201,9 @@ class MatrixCode(GroupCode):
 
     # rows in memory of the workgroup
 
-    def copied(self, lots: int = 0) -> None:
-        """What was begun, but for the last so many lots, is there for this invocation; for others after a barrier."""
-        self.units.copied(lots)
+    def copied(self) -> None:
+        """What was begun is there, for this invocation; for others after a barrier."""
+        self.units.copied()
 
     def held(self, block: int, width: int) -> HeldRows:
         return self.held_twice(block, width, 1)(self.i32(0))
@@ -215,7 +215,7 @@ class MatrixCode(GroupCode):
         pitch = padded + self.depth.chunk
 
         def of(number: Val) -> HeldRows:
-            start = self.op("IMul", self.divided(number, blocks)[1], size) if blocks > 1 else self.i32(0)
+            start = self.op("IMul", self.divided(number, 2)[1], size) if blocks > 1 else self.i32(0)
             return HeldRows(array, padded, pitch, start)
 
         return of

@@ -48,8 +48,8 @@ class PanelCode(MatrixCode):
         assert units is not None, "a target without matrix units of warpgroups has no such programs"
         return units
 
-    def copied(self, lots: int = 0) -> None:
-        super().copied(lots)
+    def copied(self) -> None:
+        super().copied()
         self.group_units.written()
 
 
@@ -65,7 +65,7 @@ class PanelMatrices(PanelCode, NarrowMatrices):
         array = self.b.shared(self.element, blocks * size, PANEL_ROWS * PANEL_BYTES)
 
         def of(number: Val) -> HeldRows:
-            start = self.op("IMul", self.divided(number, blocks)[1], size) if blocks > 1 else self.i32(0)
+            start = self.op("IMul", self.divided(number, 2)[1], size) if blocks > 1 else self.i32(0)
             return HeldRows(array, self.depth.padded(width), block * PANEL, start)
 
         return of

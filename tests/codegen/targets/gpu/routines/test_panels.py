@@ -50,11 +50,11 @@ def test_attention(
             near(got, right, dtype)
 
 
-@pytest.mark.parametrize(("causal", "stages"), [(True, 2), (False, 3)])
-def test_warpgroups_take_turns(warpgroups: str, monkeypatch: pytest.MonkeyPatch, causal: bool, stages: int) -> None:
-    """More blocks than stages, the last one not whole, and two tiles, in one of which rows are missing; of chunks of a
-    row no whole number is as many as there are invocations."""
-    tiling = routine.AttentionTiling(8, 1, 32, True, 1, True, stages)
+@pytest.mark.parametrize("causal", [False, True])
+def test_warpgroups_take_turns(warpgroups: str, monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    """More blocks than have memory, the last one not whole, and two tiles, in one of which rows are missing; of chunks
+    of a row no whole number is as many as there are invocations."""
+    tiling = routine.AttentionTiling(8, 1, 32, True, 1, True, True)
     monkeypatch.setattr(routine, "tiling", lambda *_: tiling)
     with lg.default_device(warpgroups):
         q, k, v = narrow("bfloat16", (2, 150, 24), (2, 180, 24), (2, 180, 40))
@@ -63,12 +63,12 @@ def test_warpgroups_take_turns(warpgroups: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_few_tiles_share_out_keys_rather_than_take_turns() -> None:
-    def chosen(count: int, queries: int, width: int, causal: bool = False) -> tuple[int, int]:
+    def chosen(count: int, queries: int, width: int, causal: bool = False) -> tuple[int, bool]:
         found = routine.tiling(Shapes("b16", count, queries, 4096, width, width, causal, 0.1, panels=True), 4)
         return found.warps, found.turns
 
-    assert chosen(64, 2048, 128) == chosen(64, 2048, 256) == (8, 2)
-    assert chosen(16, 512, 128) == chosen(1024, 40, 128) == chosen(64, 2048, 128, True) == (4, 0)
+    assert chosen(64, 2048, 128) == chosen(64, 2048, 256) == chosen(64, 2048, 128, True) == (8, True)
+    assert chosen(16, 512, 128) == chosen(1024, 40, 128) == chosen(64, 2048, 64) == (4, False)
 
 
 # x, kernel, stride, padding, dilation, groups
