@@ -162,10 +162,10 @@ SWITCHES: Final[Mapping[str, Switch]] = {
     "shared_results": Switch(("ragged",), ((instructions.Instructions, "once", lambda _, __, make: make()),)),
     "ranges": Switch(("indices", "wave", "hashes"), ((context, "Ranges", _Constants),)),
     # arithmetic
-    "joint_quotients": Switch(WALKS, ((kernel, "with_joint_quotients", lambda ops: ops),)),
+    "joint_quotients": Switch(WALKS, ((kernel, "with_joint_quotients", lambda ops, _: ops),)),
     "guards_of_quotients": Switch(WALKS, ((joint_quotients, "_asks_for", lambda *_: False),)),
     "own_quotients": Switch(
-        ("newton", "ratios"), ((NvptxAssembler, "_division", _none), (NvptxAssembler, "usual_quotients", None))
+        ("newton", "ratios"), ((NvptxAssembler, "_division", _none), (NvptxAssembler, "corrected_quotients", ()))
     ),
     "own_root": Switch(("sphere_trace",), ((NvptxAssembler, "extended", LlvmAssembler.extended),)),
     # elements that lanes share

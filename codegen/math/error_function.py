@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from loopgrad.codegen.math.exponential import exp
+from loopgrad.codegen.math.exponential import exp, normal_exp
 from loopgrad.codegen.scalar.ops import Ops, V, polynomial
 
 ERF = {
@@ -51,12 +51,12 @@ def complement(m: Ops[V], a: V) -> V:
     limit = m.const(a, FARTHEST[bits])
     a = m.select(m.lt(limit, a), limit, a)
     centre, one = m.const(a, CENTRE[bits]), m.const(a, 1.0)
-    q = m.div(m.sub(a, centre), m.add(a, centre))
+    q = m.near_quotient(m.sub(a, centre), m.add(a, centre))
     square = m.mul(a, a)
     lost = m.fma(a, a, m.neg(square))
     shape = polynomial(m, q, SCALED[bits])
     scaled = m.mul(m.fma(m.neg(lost), shape, shape), exp(m, m.neg(square)))
-    return m.div(scaled, m.fma(a, m.const(a, 2.0), one))
+    return m.near_quotient(scaled, m.fma(a, m.const(a, 2.0), one))
 
 
 def inner(m: Ops[V], x: V) -> V:
@@ -70,7 +70,7 @@ def outer(m: Ops[V], a: V) -> V:
     bits = m.bits(a)
     limit = m.const(a, ONE_FROM[bits])
     shifted = m.sub(m.select(m.lt(limit, a), limit, a), m.const(a, ABOUT[bits]))
-    return m.sub(m.const(a, 1.0), exp(m, polynomial(m, shifted, F[bits])))
+    return m.sub(m.const(a, 1.0), normal_exp(m, polynomial(m, shifted, F[bits])))
 
 
 def erf(m: Ops[V], x: V) -> V:

@@ -62,6 +62,16 @@ def exp(m: Ops[V], x: V) -> V:
     return exp_scaled(m, x, 0.0)
 
 
+def normal_exp(m: Ops[V], x: V) -> V:
+    """exp(x) where that is a normal number; of f32 between -80 and 80, to 20 bits where a target has a way for that."""
+    near = m.near_exp(x) if m.bits(x) == 32 else None
+    if near is not None:
+        return near
+    shifted, r = split(m, x)
+    power = m.shl(m.as_int(shifted), {32: 23, 64: 52}[m.bits(x)])
+    return m.as_float(m.iadd(m.as_int(exponential(m, r)), power))
+
+
 def exp2(m: Ops[V], x: V) -> V:
     limit = 1.1 * {32: 150.0, 64: 1075.0}[m.bits(x)]
     x = m.clamp(x, -limit, limit)

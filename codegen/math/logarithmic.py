@@ -19,8 +19,8 @@ R64 = (0.13267127675109766, 0.13248381526265693, 0.15387167732628004, 0.18181773
        0.2857142856894017, 0.400000000000067, 0.6666666666666666)  # fmt: skip
 LN2 = {32: (0.693145751953125, 1.42860682030941723212e-6), 64: (6.93147180369123816490e-01, 1.90821492927058770002e-10)}
 MANTISSA = {32: 23, 64: 52}
-ROOT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 LEAST_NORMAL = {32: 2.0**-126, 64: 2.0**-1022}
+ROOT_HALF = {32: 0x3F3504F3, 64: 0x3FE6A09E667F3BCD}
 INFINITY = float("inf")
 EXPONENT_OF_FOUR = {32: 129, 64: 1025}
 INVERSE = (-0.8, 1.0, -1.0)  # 1 / (1 + f) is about 1 - f + f**2 - 0.8 f**3
@@ -31,9 +31,17 @@ def decomposed(m: Ops[V], x: V) -> tuple[V, V]:
     bits = m.bits(x)
     offset = m.integer(x, ROOT_HALF[bits])
     moved = m.isub(m.as_int(x), offset)
-    k = m.to_float(m.sar(moved, MANTISSA[bits]))
+    k = _small_float(m, m.sar(moved, MANTISSA[bits]))
     low = m.iand(moved, m.integer(x, (1 << MANTISSA[bits]) - 1))
     return k, m.as_float(m.iadd(low, offset))
+
+
+def _small_float(m: Ops[V], i: V) -> V:
+    """Of an integer of less than 51 bits. Few processors convert those of 64 bits by a quick instruction."""
+    if m.bits(i) == 32:
+        return m.to_float(i)
+    magic = 1.5 * 2.0**52
+    return m.sub(m.as_float(m.iadd(i, m.as_int(m.number("f64", magic)))), m.number("f64", magic))
 
 
 def log_near_one(m: Ops[V], f: V, rest: V) -> V:
@@ -43,7 +51,7 @@ def log_near_one(m: Ops[V], f: V, rest: V) -> V:
         tail = m.mul(m.mul(polynomial(m, f, P32), f), square)
         return m.add(f, m.add(m.fma(square, m.const(f, -0.5), tail), rest))
     half_square = m.mul(m.mul(f, f), m.const(f, 0.5))
-    s = m.div(f, m.add(f, m.const(f, 2.0)))
+    s = m.near_quotient(f, m.add(f, m.const(f, 2.0)))
     z = m.mul(s, s)
     r = m.mul(polynomial(m, z, R64), z)
     corrected = m.fma(s, m.add(half_square, r), rest)
@@ -62,8 +70,7 @@ def ordinary_log(m: Ops[V], x: V, extra: float = 0.0) -> V:
 
 def unusual(m: Ops[V], x: V) -> V:
     """Not a positive, normal, finite number."""
-    usual = m.both(m.le(m.const(x, LEAST_NORMAL[m.bits(x)]), x), m.lt(x, m.const(x, INFINITY)))
-    return m.invert(usual)
+    return m.invert(m.usual(x))
 
 
 def log(m: Ops[V], x: V) -> V:

@@ -44,11 +44,10 @@ def pow(m: Ops[V], x: V, y: V) -> V:
     value, shifted = powered(m, p, p_low)
     scaled = m.as_float(m.iadd(m.as_int(value), m.shl(m.as_int(shifted), MANTISSA[bits])))
     near = m.lt(m.abs(p), m.const(x, ORDINARY[bits]))
-    usual = m.both(m.both(m.le(m.const(x, LEAST_NORMAL[bits]), x), m.lt(x, m.const(x, INFINITY))), near)
+    usual = m.both(m.usual(x), near)
 
     def unusual() -> V:
-        normal = m.both(m.le(m.const(x, LEAST_NORMAL[bits]), a), m.lt(a, m.const(x, INFINITY)))
-        size = m.rarely(m.invert(m.both(normal, near)), lambda: positive_power(m, a, y), scaled)
+        size = m.rarely(m.invert(m.both(m.usual(a), near)), lambda: positive_power(m, a, y), scaled)
         return with_cases(m, x, y, size)
 
     return m.rarely(m.invert(usual), unusual, scaled)

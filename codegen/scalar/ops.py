@@ -115,6 +115,22 @@ class Ops(ABC, Generic[V]):
         nearest half; None where nothing is gained by that."""
         return None
 
+    def near_quotient(self, x: V, y: V, /) -> V:
+        """x / y to a unit in the last place, where 1 / y is a normal number and x / y one too, or 0."""
+        return self.div(x, y)
+
+    def near_exp(self, x: V, /) -> V | None:
+        """exp(x) of an f32 between -80 and 80 to 20 bits by few instructions; None where there are none for it."""
+        return None
+
+    def usual(self, x: V, /) -> V:
+        """Whether a float is positive, normal and finite: by one comparison of its bits."""
+        bits = self.bits(x)
+        place = EXPONENT[bits][1]
+        least, endless = 1 << place, ((1 << (bits - place - 1)) - 1) << place
+        above = self.isub(self.as_int(x), self.integer(x, least))
+        return self.test("ULessThan", above, self.integer(x, endless - least))
+
     def same(self, opcode: str, *operands: V) -> V:
         """A result of the operands' type."""
         return self.inst(opcode, self.type(operands[0]), *operands)

@@ -16,7 +16,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import LaunchStep, Program
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.cpu.features import host_machine
-from loopgrad.codegen.targets.gpu.assembler import WARP, Divide, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import WARP, Val, Variable
 from loopgrad.codegen.targets.gpu.compile import compile_for
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.codegen.targets.gpu.support.update_kernel import emit_update
@@ -87,15 +87,14 @@ class HostAssembler(LlvmAssembler):
         return self.matrix_units.behind(x, distance)
 
     @property
-    def usual_quotients(self) -> Divide | None:
-        return None if self.fast else self._divided
+    def shared_quotients(self) -> tuple[str, ...]:
+        return () if self.fast else ("f32", "f64")
 
-    def _divided(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
-        zero = self.const("f32", 0.0)
-        sizes = [self.extended("FAbs", "f32", x) for x, _ in pairs]
-        found = [self.inst("FOrdLessThan", "bool", zero, size) for size in sizes]
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        sizes = [self.extended("FAbs", x.type, x) for x, _ in pairs]
+        found = [self.inst("FOrdLessThan", "bool", self.const(size.type, 0.0), size) for size in sizes]
         usual = reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), found)
-        return [self.exact("FDiv", "f32", x, y) for x, y in pairs], usual
+        return [self.exact("FDiv", x.type, x, y) for x, y in pairs], usual
 
     def place_of(self, array: Variable, index: Val) -> Val:
         """The address of an i32 of an array of the workgroup."""

@@ -37,8 +37,6 @@ WARPGROUP: Final = 4
 PANEL_BYTES: Final = 128
 PANEL_ROWS: Final = 8
 
-Divide = Callable[[Sequence[tuple[Val, Val]]], tuple[Sequence[Val], Val]]
-
 
 class MatrixUnits(Protocol):
     """What the WARP invocations of a warp, neighbours in a workgroup, do together: all of them come to each of these.
@@ -265,6 +263,15 @@ class Assembler(Protocol):
         """A primitive in fewer operations than a recipe has, right to two units in the last place."""
         ...
 
+    def near_quotient(self, x: Val, y: Val) -> Val | None:
+        """x / y to a unit in the last place, where 1 / y is a normal number and x / y one too, or 0; None where that
+        is no shorter than the exact one."""
+        ...
+
+    def near_exp(self, x: Val) -> Val | None:
+        """exp(x) of an f32 between -80 and 80 to 20 bits; None where there is no instruction for that."""
+        ...
+
     def for_half(self, name: str, *operands: Val) -> Val | None:
         """A primitive of f32 to at least 15 bits, subnormal results too, where there is an instruction for it."""
         ...
@@ -290,9 +297,13 @@ class Assembler(Protocol):
         ...
 
     @property
-    def usual_quotients(self) -> Divide | None:
-        """Where exact quotients of f32 have a rare way behind a branch: what makes those of some (x, y) without it,
-        and says whether all of them are right. They aren't where an x is 0."""
+    def shared_quotients(self) -> tuple[str, ...]:
+        """The types whose exact quotients have a rare way behind a branch, which several may share."""
+        ...
+
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        """Quotients of such types without the rare way, and whether all of them are right. They aren't where an x is
+        0."""
         ...
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:

@@ -16,7 +16,6 @@ import numpy as np
 
 from loopgrad.codegen.targets.gpu.assembler import (
     VECTOR_BYTES,
-    Divide,
     HandedWords,
     MatrixUnits,
     SubgroupMatrices,
@@ -77,8 +76,11 @@ class LlvmAssembler:
     float_sums: tuple[str, ...] = ("f32", "f64")
 
     @property
-    def usual_quotients(self) -> Divide | None:
-        return None
+    def shared_quotients(self) -> tuple[str, ...]:
+        return ()
+
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        return [self.exact("FDiv", x.type, x, y) for x, y in pairs], self.const("bool", True)
 
     @property
     def handed_words(self) -> HandedWords | None:
@@ -163,6 +165,12 @@ class LlvmAssembler:
         return None
 
     def own(self, name: str, *operands: Val) -> Val | None:
+        return None
+
+    def near_quotient(self, x: Val, y: Val) -> Val | None:
+        return None
+
+    def near_exp(self, x: Val) -> Val | None:
         return None
 
     def for_half(self, name: str, *operands: Val) -> Val | None:

@@ -1,26 +1,29 @@
-"""f32 division of our own, rounded to nearest like IEEE's, from an approximate reciprocal.
+"""Division of our own, rounded to nearest like IEEE's, from an approximate reciprocal.
 
 The quotient is corrected by its exact remainder (Markstein 1990), which needs the reciprocal rounded to nearest: one
 step of Newton's makes that of the approximation. Where it could leave the range of normal numbers, a branch that is
-rarely taken computes in f64.
+rarely taken computes in f64; of f64 by LLVM's division, whose usual way is the same, but not for several at once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import Divide, Val
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
 
-LEAST_DIVIDEND: Final = 2.0**-100  # of those whose remainder is exact
-SMALLEST: Final = 2.0**-125  # quotient that is correct: all that led to it was a normal number
+# Bounds of numbers, of f64 of their upper halves as f32: these compare alike, and are no number from 2**1017 on
+LEAST_DIVIDEND: Final = {"f32": 2.0**-100, "f64": 1.875 * 2.0**-120}  # (2**-960) of those whose remainder is exact
+SMALLEST: Final = {"f32": 2.0**-125, "f64": 3 * 2.0**-129}  # (2**-1020) quotient that all normal numbers led to
 
 
 class Quotients(LlvmAssembler, ABC):
     """Implements codegen.targets.gpu.assembler.Assembler, but for `_reciprocal`."""
+
+    corrected_quotients: tuple[str, ...] = ("f32",)  # types
 
     @abstractmethod
     def _reciprocal(self, y: Val) -> Val:
@@ -39,8 +42,12 @@ class Quotients(LlvmAssembler, ABC):
         return super().exact(name, type, *operands) if divide is None else divide(*operands)
 
     @property
-    def usual_quotients(self) -> Divide | None:
-        return None if self.fast else self._usual_quotients
+    def shared_quotients(self) -> tuple[str, ...]:
+        return () if self.fast else self.corrected_quotients
+
+    def near_quotient(self, x: Val, y: Val) -> Val | None:
+        """The quotient by the inverse, corrected by its remainder."""
+        return self._corrected(x, y, self._near_inverse(y))[1]
 
     # pieces
 
@@ -66,11 +73,19 @@ class Quotients(LlvmAssembler, ABC):
     def _size(self, x: Val) -> Val:
         return self.extended("FAbs", x.type, x)
 
-    def _above(self, x: Val, least: float) -> Val:
-        return self.inst("FOrdGreaterThan", "bool", self._size(x), self.const("f32", least))
+    def _above(self, x: Val, least: Mapping[str, float]) -> Val:
+        bound = self.const("f32", least[x.type])
+        return self.inst("FOrdGreaterThan", "bool", self._size(self._comparable(x)), bound)
 
-    def _all_above(self, values: Sequence[Val], least: float) -> Val:
-        return reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), [self._above(v, least) for v in values])
+    def _comparable(self, x: Val) -> Val:
+        """The upper half of an f64 as an f32; an f32 as it is."""
+        if x.type == "f32":
+            return x
+        upper, _ = self._halves(self.inst("Bitcast", "i64", x))
+        return self.inst("Bitcast", "f32", upper)
+
+    def _all(self, tests: Iterable[Val]) -> Val:
+        return reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), tests)
 
     def _is_zero(self, x: Val) -> Val:
         return self.inst("FOrdEqual", "bool", x, self.const(x.type, 0.0))
@@ -84,21 +99,44 @@ class Quotients(LlvmAssembler, ABC):
 
     def _inverse(self, y: Val) -> Val:
         """1 / y to nearest, where all that leads to it is a normal number."""
+        first = self._near_inverse(y)
+        return self._fma(self._fma(self._minus(y), first, self.const(y.type, 1.0)), first, first)
+
+    def _near_inverse(self, y: Val) -> Val:
+        """To a unit or so. An approximation of f64 has 20 bits, which a step of the third order makes 60. Its last one
+        is set, as NVIDIA's own division sets it: else one next to the middle, for a y of ones alone, ends beyond it."""
         first = self._reciprocal(y)
-        return self._fma(self._fma(self._minus(y), first, self.const("f32", 1.0)), first, first)
+        if y.type == "f32":
+            return first
+        bits = self.inst("Bitcast", "i64", first)
+        first = self.inst("Bitcast", "f64", self.inst("BitwiseOr", "i64", bits, self.const("i64", 1)))
+        error = self._fma(self._minus(y), first, self.const(y.type, 1.0))
+        return self._fma(first, self._fma(error, error, error), first)
+
+    def _corrected(self, x: Val, y: Val, inverse: Val) -> tuple[Val, Val]:
+        """The product of x and 1/y, and what its remainder makes of it."""
+        rough = self._times(x, inverse)
+        return rough, self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
 
     def _usual_quotient(self, x: Val, y: Val) -> tuple[Val, Val]:
         """The product of x and 1/y, and the corrected one. That is right where the remainder is exact, and no step
         leaves the range of normal numbers: where one did, it is no number or less than SMALLEST."""
-        inverse = self._inverse(y)
-        rough = self._times(x, inverse)
-        return rough, self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
+        return self._corrected(x, y, self._inverse(y))
 
-    def _usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
         """One test of all: those of each are then left to the rare way, instead of being kept for it."""
         values = [self._usual_quotient(x, y)[1] for x, y in pairs]
-        dividends = self._all_above([x for x, _ in pairs], LEAST_DIVIDEND)
-        return values, self.inst("LogicalAnd", "bool", dividends, self._all_above(values, SMALLEST))
+        tests = [self._above(x, LEAST_DIVIDEND) for x, _ in pairs]
+        tests += [self._right(value, y) for value, (_, y) in zip(values, pairs, strict=True)]
+        return values, self._all(tests)
+
+    def _right(self, quotient: Val, y: Val) -> Val:
+        """Whether normal numbers led to it. The inverse of an f64 from 2**1022 on is none, and flushed to zero, whose
+        last bit is set: 0 * y is no number there."""
+        if y.type == "f32":
+            return self._above(quotient, SMALLEST)
+        upper = self._fma(self.const("f32", 0.0), self._comparable(y), self._comparable(quotient))
+        return self.inst("FOrdGreaterThan", "bool", self._size(upper), self.const("f32", SMALLEST["f64"]))
 
     def _unusual_quotient(self, x: Val, y: Val, rough: Val) -> Val:
         """Zeros are frequent among gradients: the product has their sign, which the remainder loses."""

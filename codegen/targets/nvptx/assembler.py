@@ -42,6 +42,7 @@ class NvptxAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
     neighbours, hand_on = WARP, True
+    corrected_quotients = ("f32", "f64")
 
     @property
     def matrix_units(self) -> MatrixUnits:
@@ -84,6 +85,10 @@ class NvptxAssembler(Quotients):
         (x,) = operands
         scaled = self._times(x, self.const("f32", HALF_EXPONENTIALS[name])) if name != "exp2" else x
         return Val(self.called(BINARY_EXPONENTIAL + ".f", "float", f"float {scaled.id}"), "f32")
+
+    def near_exp(self, x: Val) -> Val | None:
+        scaled = self._times(x, self.const("f32", LOG2_E))
+        return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {scaled.id}"), "f32")
 
     def across(self, x: Val, distance: int) -> Val:
         return self._exchanged(ACROSS, x, distance, WARP - 1)

@@ -59,7 +59,7 @@ class SpirvAssembler(Words):
     short_offsets = True
     functions = False  # Mesa's compilers put them in the place of every call
     trips_at_once = 4
-    usual_quotients = None
+    shared_quotients: tuple[str, ...] = ()
     handed_words = None
     matrix_units = None
     hand_on = False
@@ -185,6 +185,15 @@ class SpirvAssembler(Words):
         return None
 
     def own(self, name: str, *operands: Val) -> Val | None:
+        return None
+
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+        return [self.exact("FDiv", x.type, x, y) for x, y in pairs], self.const("bool", True)
+
+    def near_quotient(self, x: Val, y: Val) -> Val | None:
+        return None
+
+    def near_exp(self, x: Val) -> Val | None:
         return None
 
     def for_half(self, name: str, *operands: Val) -> Val | None:

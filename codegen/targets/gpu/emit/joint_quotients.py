@@ -12,15 +12,16 @@ gradient takes 1.07 times as long without, 1.05 times where only the guards stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import groupby
 from operator import or_
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
+from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.scalar.ops import value_type
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 
@@ -39,45 +40,53 @@ class JointQuotients:
     guards: frozenset[KOp]
 
 
-def with_joint_quotients(ops: Sequence[KOp]) -> Iterator[KOp | JointQuotients]:
-    """The operations of a block; those without effects may come earlier than they were."""
+def with_joint_quotients(ops: Sequence[KOp], types: Container[str]) -> Iterator[KOp | JointQuotients]:
+    """The operations of a block; those without effects may come earlier than they were. `types`: of quotients that
+    have a rare way."""
+    divides = partial(_divides, types)
     for plain, found in groupby(ops, lambda op: bool(op.results) and not op.blocks):
         run = list(found)
         for start in range(0, len(run), LONGEST_RUN):
             piece = run[start : start + LONGEST_RUN]
-            yield from _PureRun(piece).arranged() if plain and any(map(_divides, piece)) else piece
+            yield from _PureRun(piece, divides).arranged() if plain and any(map(divides, piece)) else piece
 
 
-def emit_joined(e: Emitter, group: JointQuotients, emit_block: Callable[[Emitter, Block], tuple[Val, ...]]) -> None:
-    divide = e.b.usual_quotients
-    assert divide is not None
+def emit_joined(
+    e: Emitter, group: JointQuotients, lanes: Sequence[dict[KValue, Val]], emit: Callable[[KOp], object]
+) -> None:
+    """For all lanes at once, whose values are in `lanes`; `emit` is one operation of all of them."""
     first = [op for op in group.ops if op in group.quotients]
-    values, usual = divide([(e.get(x), e.get(y)) for x, y in (op.operands for op in first)])
-    e.values.update(zip([op.results[0] for op in first], values, strict=True))
+    places = [(values, op.results[0]) for values in lanes for op in first]
+    pairs = [(values[x], values[y]) for values in lanes for x, y in [op.operands for op in first]]
+    found, usual = e.b.usual_quotients(pairs)
+    for (values, result), quotient in zip(places, found, strict=True):
+        values[result] = quotient
     for op in group.ops:
         if op in group.guards:
-            e.values[op.results[0]] = e.get(op.operands[-1])
+            for values in lanes:
+                values[op.results[0]] = values[op.operands[-1]]
         elif op not in group.quotients:
-            emit_block(e, Block((), [op]))
-    results = [op.results[0] for op in group.ops]
-    common = tuple([e.get(v) for v in results])
+            emit(op)
+    results = [(values, v) for values in lanes for op in group.ops for v in op.results]
+    common = tuple([values[v] for values, v in results])
 
     def rare() -> tuple[Val, ...]:
         for op in group.ops:
-            emit_block(e, Block((), [op]))
-        return tuple([e.get(v) for v in results])
+            emit(op)
+        return tuple([values[v] for values, v in results])
 
-    e.values.update(zip(results, e.choose(usual, lambda: common, rare), strict=True))
+    for (values, result), value in zip(results, e.choose(usual, lambda: common, rare), strict=True):
+        values[result] = value
 
 
 class _PureRun:
     """Operations without effects. `needs`: of each, as bits, those that it needs, itself among them; pops stay in
     their order."""
 
-    def __init__(self, ops: Sequence[KOp]) -> None:
+    def __init__(self, ops: Sequence[KOp], divides: Callable[[KOp], bool]) -> None:
         self.ops = ops
         self.needs: list[int] = []
-        self.quotients = sum(1 << i for i, op in enumerate(ops) if _divides(op))
+        self.quotients = sum(1 << i for i, op in enumerate(ops) if divides(op))
         made: dict[KValue, int] = {}
         popped = 0
         for i, op in enumerate(ops):
@@ -137,8 +146,8 @@ def _bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-def _divides(op: KOp) -> bool:
-    return op.opcode == "div" and op.results[0].dtype.name == "float32"
+def _divides(types: Container[str], op: KOp) -> bool:
+    return op.opcode == "div" and value_type(op.results[0].dtype) in types
 
 
 def _unsigned(v: KValue) -> KValue:

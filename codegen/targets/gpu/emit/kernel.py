@@ -83,9 +83,9 @@ REGION: Final[dict[str, Callable[[Emitter, KOp, control.EmitBlock], None]]] = {
 
 def emit_block(e: Emitter, block: Block) -> tuple[Val, ...]:
     """The block's operations; its arguments are bound already."""
-    for op in block.ops if e.b.usual_quotients is None else with_joint_quotients(block.ops):
+    for op in with_joint_quotients(block.ops, e.b.shared_quotients):
         if isinstance(op, JointQuotients):
-            emit_joined(e, op, emit_block)
+            emit_joined(e, op, [e.values], lambda inner: emit_block(e, Block((), [inner])))
         elif op.opcode in REGION:
             REGION[op.opcode](e, op, emit_block)
         elif op.opcode in EFFECT:

@@ -37,6 +37,11 @@ def quotient(b: Assembler, make: Callable[..., Val], x: Val, y: Val) -> Val:
     return make("FDiv", x.type, x, y)
 
 
+def upper_half(m: Ops[Val], x: Val) -> Val:
+    """The upper 32 bits of an f64: GPUs have a register for them."""
+    return m.resize(m.shr(m.as_int(x), 32), "i32", signed=False)
+
+
 class ScalarOps(Ops[Val]):
     """Implements codegen.scalar.ops.Ops over `Val`; a bfloat16 is an f32."""
 
@@ -135,6 +140,20 @@ class ScalarOps(Ops[Val]):
 
     def for_half(self, name: str, operands: Sequence[Val], /) -> Val | None:
         return self.b.for_half(name, *operands)
+
+    def near_quotient(self, x: Val, y: Val, /) -> Val:
+        near = None if self.fast else self.b.near_quotient(x, y)
+        return self.div(x, y) if near is None else near
+
+    def near_exp(self, x: Val, /) -> Val | None:
+        return self.b.near_exp(x)
+
+    def usual(self, x: Val, /) -> Val:
+        """Of an f64 by its upper half."""
+        if x.type != "f64":
+            return super().usual(x)
+        above = self.isub(upper_half(self, x), self.number("i32", 1 << 20))
+        return self.test("ULessThan", above, self.number("i32", 0x7FE << 20))
 
     def abs(self, x: Val, /) -> Val:
         if self.b.is_constant(x) and x.id == self.b.const(x.type, -0.0).id:

@@ -58,11 +58,14 @@ class LaneOps:
     def once(self, key: Hashable, make: Callable[[], tuple[Any, ...]], /) -> tuple[Any, ...]:
         return self.e.once(key, make)
 
+    def near_exp(self, x: Lanes, /) -> Lanes | None:
+        found = [near for near in map(self.scalar.near_exp, x.values) if near is not None]
+        return Lanes(tuple(found)) if found else None
+
     def div(self, x: Lanes, y: Lanes, /) -> Lanes:
-        divide = self.e.b.usual_quotients
-        if divide is None or self.bits(x) != 32:
+        if x.values[0].type not in self.e.b.shared_quotients:
             return self._each(lambda i: self.scalar.div(x.values[i], y.values[i]))
-        values, usual = divide(list(zip(x.values, y.values, strict=True)))
+        values, usual = self.e.b.usual_quotients(list(zip(x.values, y.values, strict=True)))
         return Lanes(
             self.e.choose(usual, lambda: tuple(values), lambda: tuple(map(self.scalar.div, x.values, y.values)))
         )

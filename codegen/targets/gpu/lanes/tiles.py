@@ -20,6 +20,7 @@ from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, with_joint_quotients
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import contribution_place
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
@@ -225,30 +226,35 @@ def emit_together(
         e.values = dict(outer)
         start()
         lanes.append((e.values, e.lane, e.position))
-    for op in loads_first(e, block, len(lanes)):
+
+    def emit(op: KOp) -> None:
         operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
         if op.opcode in ("reduce", "scan") and len(op.operands) == 1 and e.contribution.meets:
             e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
-            continue
-        if op in vectors:
+        elif op in vectors:
             stores = [] if inside is None else [values[inside] for values, _, _ in lanes]
             loaded = emit_access(e, op, operands, side, stores)
             for (values, _, _), x in zip(lanes, loaded, strict=bool(op.results)):
                 values[op.results[0]] = x
-            continue
-        if one_for_all(e, op, operands):
+        elif one_for_all(e, op, operands):
             e.values, e.lane, e.position = lanes[0]
             emit_block(e, Block((), [op]))
             for values, _, _ in lanes[1:]:
                 values.update((result, lanes[0][0][result]) for result in op.results)
-            continue
-        results = for_all_lanes(e, op, operands)
-        for i, (values, lane, position) in enumerate(lanes):
-            e.values, e.lane, e.position = values, lane, position
-            if results is None:
-                emit_block(e, Block((), [op]))
-            else:
-                values[op.results[0]] = results[i]
+        else:
+            results = for_all_lanes(e, op, operands)
+            for i, (values, lane, position) in enumerate(lanes):
+                e.values, e.lane, e.position = values, lane, position
+                if results is None:
+                    emit_block(e, Block((), [op]))
+                else:
+                    values[op.results[0]] = results[i]
+
+    for step in with_joint_quotients(loads_first(e, block, len(lanes)), e.b.shared_quotients):
+        if isinstance(step, JointQuotients):
+            emit_joined(e, step, [values for values, _, _ in lanes], emit)
+        else:
+            emit(step)
     yielded = [tuple([values[v] for v in block.yields]) for values, _, _ in lanes]
     e.values = outer
     return yielded

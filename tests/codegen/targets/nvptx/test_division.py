@@ -8,13 +8,14 @@ from functools import partial
 import numpy as np
 import pytest
 
+from loopgrad.codegen.kernel.nodes import Block
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, with_joint_quotients
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import JointQuotients, emit_joined, with_joint_quotients
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_block
 from loopgrad.codegen.targets.nvptx.assembler import NvptxAssembler
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.guarded_quotients import guarded_quotients
-from tests.codegen.targets.gpu.hard_quotients import any_divisors, differing, divided_at_once, near_middle
+from tests.codegen.targets.gpu.hard_quotients import any_divisors, differing, divided_at_once, near_middle, nearly_ones
 from tests.simulator.code import GROUP, HostAssembler, flavour, generate
 from tests.simulator.driver import Image
 
@@ -23,7 +24,7 @@ ODD = [0.0, np.inf, np.nan, 1.0, 3.0, 2.0**-149, 2.0**-127, 2.0**-126, 2.0**-125
 # for nearly all ones 1/y is so close to the middle between two numbers that Newton's step only mends some errors;
 # NVIDIA's own rcp.rn and div.rn begin with the same step, so those are the errors there
 NEAR_MIDDLE = 0x7FFFFD
-# the model of the reciprocal in f64 keeps 17 bits, NVIDIA's has 20
+# the model of the reciprocal in f64 keeps 20 bits, as NVIDIA's has
 MODELS = """
 define float @model.rcp(float %y) {{
   %size = call float @llvm.fabs.f32(float %y)
@@ -54,8 +55,12 @@ define float @model.rcp(float %y) {{
 define double @model.rcp64(double %y) {{
   %near = fdiv double 1.0, %y
   %bits = bitcast double %near to i64
-  %high = and i64 %bits, -34359738368
-  %result = bitcast i64 %high to double
+  %high = and i64 %bits, -4294967296
+  %found = bitcast i64 %high to double
+  %size = call double @llvm.fabs.f64(double %found)
+  %flush = fcmp olt double %size, 0x0010000000000000
+  %nothing = call double @llvm.copysign.f64(double 0.0, double %found)
+  %result = select i1 %flush, double %nothing, double %found
   ret double %result
 }}
 define float @model.rsqrt(float %x) {{
@@ -69,6 +74,8 @@ define float @model.rsqrt(float %x) {{
   %usual = select i1 %finite, float %wrong, float %near
   ret float %usual
 }}
+declare double @llvm.fabs.f64(double)
+declare double @llvm.copysign.f64(double, double)
 declare float @llvm.fabs.f32(float)
 declare float @llvm.copysign.f32(float, float)
 declare float @llvm.sqrt.f32(float)
@@ -78,31 +85,28 @@ declare float @llvm.sqrt.f32(float)
 class Modelled(HostAssembler, NvptxAssembler):
     """NVIDIA's arithmetic with models of its special functions."""
 
-    usual_quotients = NvptxAssembler.usual_quotients
+    shared_quotients, usual_quotients = NvptxAssembler.shared_quotients, NvptxAssembler.usual_quotients
 
     def _approximate(self, function, x):
         kind = {"f32": "float", "f64": "double"}[x.type]
         name = f"@model.{function}{'64' if x.type == 'f64' else ''}"
         return self._value(x.type, f"call {kind} {name}({kind} {x.id})")
 
-    def _size(self, x):
-        return self.extended("FAbs", "f32", x)
-
 
 def compute(write, error, *operands):
     """write(b, *operands) of every element; each invocation does one."""
-    count = operands[0].size
+    count, dtype = operands[0].size, operands[0].dtype
     groups = -(-count // GROUP)
-    arrays = [np.resize(a, groups * GROUP) for a in (*operands, np.zeros(1, np.float32))]
+    arrays = [np.resize(a, groups * GROUP) for a in (*operands, np.zeros(1, dtype))]
     f = flavour()
     b = Modelled(f, "k0", GROUP)
     table, *_ = b.launch_words()
     places = []
     for i in range(len(arrays)):
         base = b.load(b.inst("IAdd", "i64", table, b.const("i64", 8 * i)), "i64", invariant=True)
-        offset = b.inst("IMul", "i64", b.inst("UConvert", "i64", b.invocation()), b.const("i64", 4))
+        offset = b.inst("IMul", "i64", b.inst("UConvert", "i64", b.invocation()), b.const("i64", dtype.itemsize))
         places.append(b.inst("IAdd", "i64", base, offset))
-    b.store(places[-1], write(b, *[b.load(place, "f32") for place in places[:-1]]))
+    b.store(places[-1], write(b, *[b.load(place, f"f{8 * dtype.itemsize}") for place in places[:-1]]))
     declared = [line for line in b.declarations if line.split("(")[0].split("@")[1] + "(float" not in MODELS]
     text = "\n".join(
         [
@@ -171,7 +175,8 @@ def test_roots(error):
 def test_joined_quotients_and_their_guards(error):
     """As where each has its own rare way: any of them may be zero, infinite, no number, or out of range."""
     block = guarded_quotients()
-    assert [len(step.quotients) for step in with_joint_quotients(block.ops) if isinstance(step, JointQuotients)] == [2]
+    steps = with_joint_quotients(block.ops, ["f32"])
+    assert [len(step.quotients) for step in steps if isinstance(step, JointQuotients)] == [2]
     odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
     near = np.random.default_rng(3).integers(0, 1 << 32, (3, 20_000), dtype=np.uint32).view(np.float32)
     c, x, y = np.concatenate([np.stack(np.meshgrid(odd, odd, odd)).reshape(3, -1), near], axis=1)
@@ -197,6 +202,35 @@ def test_joined_quotients_and_their_guards(error):
         assert wrong.size == 0, (i, c[wrong][:3], x[wrong][:3], y[wrong][:3])
 
 
+@pytest.mark.parametrize("lane", [0, 1])
+def test_joined_quotients_of_lanes_at_once(lane):
+    """One test and one rare way for those of both lanes, of which only the other one may need it."""
+    block = guarded_quotients()
+    odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
+    c, x, y = np.stack(np.meshgrid(odd, odd, odd)).reshape(3, -1)
+    with np.errstate(all="ignore"):
+        wanted = (x / y, x / c)[lane]
+
+    def write(b, *values):
+        e = Emitter(Build(1).kernel("empty"), b)
+        lanes = [
+            dict(zip(block.arguments, given, strict=True)) for given in (values, (values[2], values[1], values[0]))
+        ]
+
+        def emit(op):
+            for e.values in lanes:
+                emit_block(e, Block((), [op]))
+
+        for step in with_joint_quotients(block.ops, ["f32"]):
+            if isinstance(step, JointQuotients):
+                emit_joined(e, step, lanes, emit)
+            else:
+                emit(step)
+        return lanes[lane][block.yields[2]]
+
+    assert differing(compute(write, 1, c, x, y), wanted).size == 0
+
+
 def test_quotients_of_lanes_at_once():
     odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
     x, y = np.repeat(odd, odd.size), np.tile(odd, odd.size)
@@ -204,3 +238,27 @@ def test_quotients_of_lanes_at_once():
         wanted = x / y, y / x
     for i in range(2):
         assert differing(compute(partial(divided_at_once, i), 1, x, y), wanted[i]).size == 0
+
+
+def test_double_quotients_of_lanes_at_once():
+    """Those of NVIDIA's own div.rn, step by step, and its range; elsewhere they are LLVM's."""
+    odd = np.array([0.0, np.inf, np.nan, 1.0, 3.0, 2.0**-1074, 2.0**-1022, 2.0**-1020, 2.0**-970, 2.0**-960, 2.0**-959,
+                    2.0**1000, 2.0**1017, 2.0**1020, 2.0**1022, 2.0**1023, 2.0**1023 * (2 - 2.0**-52)])  # fmt: skip
+    odd = np.concatenate([odd, -odd])
+    near, far = near_middle(np.float64, [*nearly_ones(np.float64, 500), *any_divisors(np.float64, 5_000)], 3)
+    any_x, any_y = np.random.default_rng(1).integers(0, 1 << 64, (2, 20_000), dtype=np.uint64).view(np.float64)
+    x = np.concatenate([np.repeat(odd, odd.size), near, any_x])
+    y = np.concatenate([np.tile(odd, odd.size), far, any_y])
+    with np.errstate(all="ignore"):
+        wanted = x / y, y / x
+    for i in range(2):
+        wrong = differing(compute(partial(divided_at_once, i), 1, x, y), wanted[i])
+        assert wrong.size == 0, (wrong.size, x[wrong][:3], y[wrong][:3])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_near_quotients(dtype):
+    x, y = np.random.default_rng(2).uniform(0.1, 10, (2, 20_000)).astype(dtype)
+    x[:9] = 0
+    got = compute(lambda b, x, y: b.near_quotient(x, y), 1, x, y)
+    assert (np.abs(got - x / y) <= np.spacing(x / y)).all()
