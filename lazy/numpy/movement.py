@@ -183,7 +183,7 @@ def broadcast_arrays(*xs: ArrayLike) -> tuple[Tensor, ...]:
 
 
 @repeated_view
-def permute_dims(x: ArrayLike, /, axes: Sequence[int] | None) -> Tensor:
+def permute_dims(x: ArrayLike, /, axes: Sequence[int] | None = None) -> Tensor:
     """Result axis j is axis axes[j]: a view; None turns their order around. Raises ShapeError unless `axes` names each
     axis once.
 

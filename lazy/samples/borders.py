@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.graph.errors import explained
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import absolute, remainder
 from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.special_values import clip, where
@@ -37,11 +37,20 @@ def extended(x: Tensor, axis: int, low: int, high: int, mode: str, cval: ArrayLi
     count = x.shape[axis]
     kept = slice(max(-low, 0), count - max(-high, 0))
     widths = {axis: (max(low, 0), max(high, 0))}
-    if mode in ("constant", "grid-constant"):
+    if mode in ("constant", "grid-constant") or not count:  # there is nothing to repeat
         padded = pad(x, widths, constant_values=cval)
     else:
         padded = pad(x, widths, PADDED[mode])
     return padded[(*(slice(None),) * axis, slice(kept.start, padded.shape[axis] - max(-high, 0)))]
+
+
+def surrounded(op: str, x: Tensor, axis: int, size: int, origin: int, mode: str, cval: ArrayLike) -> Tensor:
+    """x with what windows of `size` elements along an axis read beyond its ends, moved by `origin`."""
+    before = size // 2 + origin
+    if not 0 <= before < size:
+        expected = f"an origin from {-(size // 2)} to {(size - 1) // 2} along axis {axis}"
+        raise ShapeError(explained(op, expected, origin, f"the window has {size} elements there"))
+    return extended(x, axis, before, size - 1 - before, mode, cval)
 
 
 def place_inside(place: Tensor, count: int, mode: str) -> Tensor:

@@ -14,7 +14,7 @@ from loopgrad.lazy.numpy.elementwise import exp, maximum, minimum, sqrt
 from loopgrad.lazy.numpy.movement import flip, moveaxis, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.sorting import sort
-from loopgrad.lazy.samples.borders import check_mode, extended, image
+from loopgrad.lazy.samples.borders import check_mode, image, surrounded
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -32,8 +32,7 @@ PUBLIC_NDIMAGE: Final = (
 def correlated_along(x: Tensor, axis: int, weights: Any, mode: str, cval: ArrayLike, origin: int) -> Tensor:
     """The sums of weights times the elements around each one along an axis."""
     count = len(weights)
-    before = count // 2 + origin
-    wide = moveaxis(extended(x, axis, before, count - 1 - before, mode, cval), axis, -1)
+    wide = moveaxis(surrounded("correlate1d", x, axis, count, origin, mode, cval), axis, -1)
     kernel = cast(as_tensor(weights), wide._value.dtype)
     rows = reshape(wide, (prod(wide.shape[:-1]), 1, wide.shape[-1]))
     found = conv(rows, reshape(kernel, (1, 1, count)))
@@ -47,16 +46,15 @@ def correlate1d(
 ) -> Tensor:  # fmt: skip
     """For each element the sum of `weights` times the elements around it along an axis: the shape stays, integers give
     the default float. `mode` says what is beyond the borders, as for `map_coordinates`; `origin` moves the weights.
-    Raises ShapeError for weights that aren't a vector, ValueError for an unknown mode.
+    Raises ShapeError for weights that aren't a vector and an origin beyond them, ValueError for an unknown mode.
 
     >>> lg.ndimage.correlate1d([1.0, 2.0, 4.0], [-1.0, 0.0, 1.0])
     Tensor([1., 3., 2.], dtype=float64)
     """
     check_mode("correlate1d", mode)
     x, w = image(input), as_tensor(weights)
-    if len(w.shape) != 1 or not w.shape[0] or not 0 <= w.shape[0] // 2 + origin < w.shape[0]:
-        expected = "a vector of weights, and an origin within it"
-        raise ShapeError(explained("correlate1d", expected, f"{w._value.type} and {origin}", "ravel them"))
+    if len(w.shape) != 1 or not w.shape[0]:
+        raise ShapeError(explained("correlate1d", "a vector of weights", w._value.type, "ravel them"))
     return correlated_along(x, normal_axis("correlate1d", axis, len(x.shape)), w, mode, cval, origin)
 
 
@@ -97,7 +95,7 @@ def correlate(
         expected = "weights with as many axes as the image, up to 3"
         raise ShapeError(explained("correlate", expected, f"{x._value.type} and {w._value.type}", "add axes"))
     for axis, (n, moved) in enumerate(zip(w.shape, _for_each(origin, len(w.shape)), strict=True)):
-        x = extended(x, axis, n // 2 + moved, n - 1 - n // 2 - moved, mode, cval)
+        x = surrounded("correlate", x, axis, n, moved, mode, cval)
     found: Tensor = conv(x[None, None], cast(w, x._value.dtype)[None, None])[0, 0]
     return found
 
@@ -289,7 +287,7 @@ def _window(op: str, input: ArrayLike, size: Any, footprint: Any, mode: str, cva
         raise ShapeError(explained(op, f"a window with {rank} axes", chosen.shape, "it has those of the array"))
     shape = x.shape
     for axis, (n, moved) in enumerate(zip(chosen.shape, _for_each(origin, rank), strict=True)):
-        x = extended(x, axis, n // 2 + moved, n - 1 - n // 2 - moved, mode, cval)
+        x = surrounded(op, x, axis, n, moved, mode, cval)
     places = np.argwhere(chosen).tolist()
     return [x[tuple([slice(p, p + n) for p, n in zip(place, shape, strict=True)])] for place in places]
 

@@ -23,6 +23,7 @@ from loopgrad.lazy.tensor.core import (
     cast,
     cast_value,
     constant,
+    is_scalar,
     requested_dtype,
     wrap,
 )
@@ -199,9 +200,10 @@ def in_dtype(op: str, x: Any, wanted: DType, casting: str) -> Tensor:
     """The operand converted to a dtype that was asked for, where `casting` allows that. A Python number has no size,
     but a kind."""
     t = as_tensor(x)
-    if not t._weak or _NUMBERS[t._value.dtype.kind] > _NUMBERS[wanted.kind]:
+    lossy = _NUMBERS[t._value.dtype.kind] > _NUMBERS[wanted.kind]
+    if not t._weak or lossy:
         allow_cast(op, t._value.dtype, wanted, casting)
-    return cast(t, wanted)
+    return as_tensor(x, wanted) if is_scalar(x) and not lossy else cast(t, wanted)  # which doesn't ask what fits
 
 
 def _stretched(result: Tensor, target: Tensor) -> Tensor:

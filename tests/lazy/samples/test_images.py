@@ -90,3 +90,19 @@ def test_what_cannot_be_filtered_is_refused() -> None:
         OURS.correlate(x, [1.0])
     with pytest.raises(ValueError, match="size or a footprint"):
         OURS.median_filter(x)
+    for call in (
+        lambda: OURS.correlate(x, np.ones((3, 3)), origin=2), lambda: OURS.convolve(x, np.ones((3, 2)), origin=(0, 1)),
+        lambda: OURS.maximum_filter(x, size=3, origin=-2), lambda: OURS.correlate1d(x, np.ones(2), origin=1),
+    ):  # fmt: skip
+        with pytest.raises(lg.ShapeError, match="an origin from"):
+            call()
+
+
+def test_images_without_elements_stay_as_they_are() -> None:
+    nothing = lg.zeros((2, 0))
+    for call in (
+        lambda: OURS.correlate(nothing, np.ones((3, 2))), lambda: OURS.gaussian_filter(nothing, 1.0),
+        lambda: OURS.median_filter(nothing, size=3, mode="wrap"), lambda: OURS.sobel(nothing, mode="mirror"),
+        lambda: OURS.uniform_filter1d(nothing, 3, 0),
+    ):  # fmt: skip
+        assert np.asarray(call()).shape == (2, 0)

@@ -108,6 +108,7 @@ def test_refusals() -> None:
         (lg.DTypeError, lambda: lg.sqrt(whole, dtype=lg.int64)), (lg.DTypeError, lambda: lg.sum(x, out=whole[0, ...])),
         (lg.DTypeError, lambda: lg.add(whole, 2.5, dtype=lg.int8)), (lg.DTypeError, lambda: lg.floor(0.5, dtype=bool)),
         (ValueError, lambda: lg.add(x, 1.0, out=x, casting="odd")),
+        (OverflowError, lambda: lg.minimum(whole.astype(lg.uint8), -1, dtype=lg.uint8)),
         (lg.ShapeError, lambda: lg.add(x, 1.0, where=[True, False, True])),
     ):  # fmt: skip
         with pytest.raises(error, match=r"expected .*, got .*; "):
