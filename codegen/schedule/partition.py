@@ -14,6 +14,7 @@ from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import MANY_ELEMENTS, MANY_LANES, SHORT_BLOCK, long_row
 from loopgrad.codegen.schedule.lane_memory import memory_operand
+from loopgrad.codegen.schedule.points import made_by_rows
 from loopgrad.codegen.schedule.products import in_lanes
 from loopgrad.codegen.schedule.regions import Decision
 from loopgrad.codegen.schedule.roles import Role
@@ -148,10 +149,10 @@ class Partition:
                 return Role.LIBRARY
             case "alias" if node.attrs.get("kept"):
                 self.store(node.results[0])
+            case "concat" if made_by_rows(node, self.graph, self.readers):
+                return self._by_rows(node)
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)
-            case "concat" if node.results[0] in self.graph.outputs and self._takes_turns(node):
-                return self._by_rows(node)
         return self._inline(node)
 
     def _lanes(self, node: Node) -> Role:
@@ -196,14 +197,7 @@ class Partition:
             self.anchor[node.results[0]] = chosen
         return Role.INLINE
 
-    def _takes_turns(self, node: Node) -> bool:
-        """Whether neighbours come from different operands: the parts of complex numbers, coordinates of points."""
-        last = len(node.results[0].shape) - 1
-        return node.attrs["axis"] == last and all(v.shape[last] == 1 for v in node.operands) and len(node.operands) > 1
-
     def _by_rows(self, node: Node) -> Role:
-        """What is stored anyway is stored by lanes that make an element of each operand, rather than by one for each
-        element, which would choose among the operands."""
         role, lanes = self._inline(node), prod(node.operands[0].shape)
         if lanes and not any(v in self.anchor for v in node.operands):
             self.anchor[node.results[0]] = lanes

@@ -1,0 +1,51 @@
+"""Rows put together of single elements are made by a lane each, and what goes on with them stays in these lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+from loopgrad.codegen.pipeline import schedule
+from loopgrad.codegen.program import LaunchStep
+from loopgrad.codegen.schedule.points import MANY_ROWS
+from loopgrad.graph.extract import extract
+
+
+def turned(m: Any, x: Any) -> Any:
+    a, b = m.cos(x[:, 0]), m.sin(x[:, 1])
+    return m.stack([a * x[:, 1] - b, b + x[:, 0], a], axis=-1)
+
+
+def scaled(m: Any, x: Any) -> Any:
+    y = turned(m, x)
+    return 2.0 * y / m.sum(y * y, axis=-1, keepdims=True)
+
+
+def apart(m: Any, x: Any) -> Any:
+    """Each is read by lanes of other rows."""
+    y = turned(m, x)
+    return m.sum(m.abs(y[:, None] - y[None]), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("function", "rows", "lanes"),
+    [
+        (turned, 5, [5]),
+        (lambda m, x: turned(m, x) + 1.0, MANY_ROWS, [MANY_ROWS]),
+        (scaled, MANY_ROWS, [MANY_ROWS]),
+        (lambda m, x: turned(m, x).reshape(-1, 1, 3) * 2.0, MANY_ROWS, [MANY_ROWS]),
+        (lambda m, x: turned(m, x) + 1.0, 5, [15]),
+        (apart, MANY_ROWS, [MANY_ROWS, MANY_ROWS**2]),
+    ],
+)
+def test_lanes(function: Callable[..., Any], rows: int, lanes: list[int]) -> None:
+    x = np.random.default_rng(0).normal(size=(rows, 2))
+    given = lg.asarray(x)
+    program = schedule(extract([function(lg, given)._value], [given._value]))
+    assert all(isinstance(step, LaunchStep) for step in program.steps)
+    assert [int(np.prod(kernel.domain)) for kernel in program.kernels] == lanes
+    np.testing.assert_allclose(np.asarray(function(lg, given)), function(np, x), rtol=1e-14, atol=1e-14)
