@@ -3,7 +3,10 @@
     y = if c: load a[i]  else: load b[j]    ->    y = select(c, load a[select(c, i, 0)], load b[select(c, 0, j)])
 
 A concat or a pad is such a branch. What isn't chosen is read at one place by all lanes, which costs an instruction and
-no traffic; a straight lane is run together with others, whose loads are then under way at once.
+no traffic; a straight lane is run together with others, whose loads are then under way at once. Where both ways read
+one array, as a roll or a pad by its own elements does, what is chosen is the place:
+
+    y = if c: load a[i]  else: load a[j]    ->    y = load a[select(c, i, j)]
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.opcodes import OPCODES
+from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight_of
-from loopgrad.graph.types import int64
+from loopgrad.graph.types import DType, int64
 
-MOST_READ: Final = 6  # loads in branches
+MOST_READ: Final = 6  # loads of what may not be chosen
 HEAVIEST: Final = 60  # what all branches may weigh together
+HEAVIEST_PLACES: Final = 240  # where they only choose places
 
 
 def chosen(kernel: Kernel) -> Kernel:
@@ -27,12 +32,14 @@ def chosen(kernel: Kernel) -> Kernel:
     if kernel.stages or not branches or any(op.opcode != "if" for op in branches):
         return kernel
     inner = list(_inside(branches))
-    loads = [op for op in inner if op.opcode == "load"]
     if not all(_harmless(kernel, op) for op in inner):
         return kernel
-    if len(loads) > MOST_READ or weight_of(op for op in inner if not op.blocks) > HEAVIEST:
+    choice = _Chosen(kernel)
+    straight = dce.run(choice.run())
+    heaviest = HEAVIEST if choice.guarded else HEAVIEST_PLACES
+    if len(choice.guarded) > MOST_READ or weight_of(op for op in inner if not op.blocks) > heaviest:
         return kernel
-    return _Chosen(kernel).run()
+    return straight
 
 
 def _inside(branches: Iterable[KOp]) -> Iterator[KOp]:
@@ -60,11 +67,14 @@ def _is_number(v: KValue) -> bool:
 
 
 class _Chosen(Rebuilder):
-    """`way`: the conditions of the branches around an operation, and what they are there."""
+    """`way`: the conditions of the branches around an operation, and what they are there. `read`: what was loaded in
+    branches -> the load and its place if it is chosen; `guarded`: those loads of which that isn't known."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.way: list[tuple[KValue, bool]] = []
+        self.read: dict[KValue, tuple[KOp, KValue]] = {}
+        self.guarded: set[KOp] = set()
 
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
         if op.opcode == "if":
@@ -72,15 +82,9 @@ class _Chosen(Rebuilder):
             then, other = (
                 self._yielded(b, condition, taken) for b, taken in zip(op.blocks, (True, False), strict=True)
             )
-            return tuple([self._select(condition, x, y) for x, y in zip(then, other, strict=True)])
+            return tuple([self._joined(condition, x, y) for x, y in zip(then, other, strict=True)])
         if op.opcode == "load" and self.way:
-            (index,) = operands
-            zero = KOp("const", (), (int64,), {"value": 0})
-            self.out.append(zero)
-            for condition, taken in self.way:
-                pair = (index, zero.results[0]) if taken else (zero.results[0], index)
-                index = self._select(condition, *pair)
-            operands = (index,)
+            return (self._load(op.attrs["param"], operands[0], op.results[0].dtype),)
         return self.copy(op, operands)
 
     def _yielded(self, block: Block, condition: KValue, taken: bool) -> list[KValue]:
@@ -88,6 +92,29 @@ class _Chosen(Rebuilder):
         self.body(block)
         self.way.pop()
         return [self.env[v] for v in block.yields]
+
+    def _joined(self, condition: KValue, x: KValue, y: KValue) -> KValue:
+        found = [self.read[v] for v in (x, y) if v in self.read]
+        if len(found) < 2 or found[0][0].attrs["param"] != found[1][0].attrs["param"]:
+            return self._select(condition, x, y)
+        (first, i), (second, j) = found
+        self.guarded -= {first, second}
+        return self._load(first.attrs["param"], self._select(condition, i, j), x.dtype)
+
+    def _load(self, param: int, place: KValue, dtype: DType) -> KValue:
+        """At one place for all lanes that don't come this way."""
+        index = place
+        for condition, taken in self.way:
+            zero = KOp("const", (), (int64,), {"value": 0})
+            self.out.append(zero)
+            pair = (index, zero.results[0]) if taken else (zero.results[0], index)
+            index = self._select(condition, *pair)
+        load = KOp("load", (index,), (dtype,), {"param": param})
+        self.out.append(load)
+        if self.way:
+            self.guarded.add(load)
+        self.read[load.results[0]] = (load, place)
+        return load.results[0]
 
     def _select(self, condition: KValue, x: KValue, y: KValue) -> KValue:
         made = KOp("select", (condition, x, y), (x.dtype,))

@@ -97,3 +97,29 @@ def test_branches_that_write_or_loop_stay():
         kernel = build.kernel()
         assert chosen(kernel) is kernel
         assert any(op.opcode == "if" for op in walk(kernel.body))
+
+
+def test_one_array_is_read_at_the_place_that_is_chosen():
+    """As by rolls of rolls: no load but that one."""
+    build = Build(3 * PIECE)
+    (lane,) = build.indices
+    x = build.param(float32, 3 * PIECE)
+
+    def shifted(place, by, inner):
+        near = build.one("ge", (place, build.const(by, int64)), bool_)
+        ways = [
+            lambda far=far: [inner(build.one("add", (place, build.const(far - by, int64))))] for far in (0, 3 * PIECE)
+        ]
+        return build.branch(near, *ways, [float32])[0]
+
+    value = shifted(lane, 7, lambda place: shifted(place, 11, lambda inner: build.load(x, inner)))
+    build.store(build.param(float32, 3 * PIECE, "write"), lane, value)
+    kernel = build.kernel()
+    after = chosen(kernel)
+    verify_kernel(after)
+    assert straight(after)
+    assert [op.opcode for op in walk(after.body)].count("load") == 1
+    arrays = arrays_of(kernel)
+    interpret_kernel(after, arrays)
+    np.testing.assert_array_equal(arrays[1], np.roll(arrays[0], 18))
+    check(kernel, arrays_of(kernel))
