@@ -122,15 +122,33 @@ def _block(t: Tensor, axis: int, count: int, value: ArrayLike) -> Tensor:
 
 
 def _repeated_around(t: Tensor, widths: Sequence[tuple[int, int]], mode: str) -> Tensor:
-    """Every axis read at positions that run over its ends."""
+    """Every axis with what lies at positions that run over its ends."""
     for d, width in enumerate(widths):
         extent = t._value.shape[d]
         if not any(width):
             continue
         if not extent:
             raise ShapeError(explained("pad", f"elements along axis {d} to repeat", t._value.type, "use 'constant'"))
-        t = take(t, np.pad(np.arange(extent), width, mode=mode), axis=d)  # type: ignore[call-overload]
+        places = np.pad(np.arange(extent), width, mode=mode)  # type: ignore[call-overload]
+        before, after = (_there(t, d, p) for p in (places[: width[0]], places[width[0] + extent :]))
+        t = concat([*before, t, *after], axis=d)
     return t
+
+
+def _there(t: Tensor, axis: int, places: np.ndarray[Any, Any]) -> list[Tensor]:
+    """The slices at these positions, none if there are none. Those that lie in a row aren't looked up: their
+    derivatives are then sums of slices."""
+    if not places.size:
+        return []
+    first, last, steps = int(places[0]), int(places[-1]), set(np.diff(places).tolist())
+    front = (slice(None),) * axis
+    if steps <= {0}:
+        return [_block(t, axis, places.size, t[(*front, slice(first, first + 1))])]
+    if steps == {1}:
+        return [t[(*front, slice(first, last + 1))]]
+    if steps == {-1}:
+        return [flip(t[(*front, slice(last, first + 1))], axis=axis)]
+    return [take(t, places, axis=axis)]
 
 
 def _edges(t: Tensor, axis: int, first: int, last: int) -> tuple[Tensor, Tensor]:
