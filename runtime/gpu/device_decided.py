@@ -2,12 +2,15 @@
 
 Owns the recording (made again when lanes in flight change) and the stacks of whole tensors. Control blocks and the
 state of loops are one piece of words: what a run needs is sent in one transfer, what it says comes back in one. Where
-the device can't act on its decisions, SpeculativeWork foresees them.
+the device can't act on its decisions, SpeculativeWork foresees them; where none is left, since all loops are written
+out, and the last run had nothing to report, a run isn't waited for.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Final
 
 from loopgrad.codegen.targets.gpu.support.update_list import (
     BASE,
@@ -27,22 +30,28 @@ from loopgrad.runtime.gpu import placement
 from loopgrad.runtime.gpu.driver import Shared, Words, Work
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.placement import SLOTS, row_bytes
-from loopgrad.runtime.gpu.region_recorder import Lists, RegionRecorder, tidy
+from loopgrad.runtime.gpu.region_recorder import Lists, RecordedRegion, RegionRecorder, tidy
 from loopgrad.runtime.gpu.speculation import SpeculativeWork, StatePlace
 from loopgrad.runtime.gpu.state_layout import StateLayout
 from loopgrad.runtime.gpu.step_recorder import StepRecorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
+BRIEF_SECONDS: Final = 0.01  # a run that takes longer is waited for, so that signals are seen in time
+
 
 class ProgramGraph:
-    """The program as one piece of work. `limits`, `launched`: as of StepRecorder."""
+    """The program as one piece of work. `limits`, `launched`, `swapped`: as of StepRecorder. `quiet`: nothing in it is
+    decided, and no kernel has anything to report."""
 
     def __init__(self, work: Workspace, layout: StateLayout) -> None:
         driver, self._shared, state = work.driver, work.placement.shared, work.placement.state_address
         self._recorder = RegionRecorder(driver, work.bindings.symbols, state, layout.symbols)
         steps = StepRecorder(work, self._recorder, layout)
         steps.steps(work.program.steps)
-        self.limits, self.launched = steps.limits, tuple(steps.launched)
+        self.limits, self.launched, self.swapped = steps.limits, tuple(steps.launched), steps.swapped
+        decided = any(isinstance(entry, RecordedRegion) for entry in self._recorder.block)
+        silent = driver.endless_loops and work.reporting.isdisjoint(self.launched)
+        self.quiet = bool(driver.host_decides) and silent and not decided
         lists = Lists(driver.update(), state, self._recorder.sources())
         items = lists.items(tidy(self._recorder.block, layout.symbols))
         self._new: list[tuple[Shared, int]] = []  # what the device hasn't seen
@@ -57,12 +66,12 @@ class ProgramGraph:
             graph = SpeculativeWork(driver, items, place)
         self._work: Work = graph
 
-    def run(self, stacks: Sequence[int]) -> None:
-        """`stacks`: where each begins."""
+    def run(self, stacks: Sequence[int], waits: bool = True) -> None:
+        """`stacks`: where each begins. Without waiting nothing is reported."""
         self._recorder.memories = stacks
         self._recorder.refresh()
         uploads = [(self._shared, len(self._shared.words)), *self._recorder.uploads(), *self._new]
-        self._work.run(uploads, self._shared)
+        self._work.run(uploads, self._shared if waits else None)
         self._new = []
 
 
@@ -76,6 +85,7 @@ class DeviceDecided:
         self._words: Words = work.placement.shared.words[work.placement.control.nbytes // 8 :]  # of the state
         work.recorder.restart()
         self._recording: ProgramGraph | None = None
+        self._known_quiet: list[int] | None = None  # capacities with which it had nothing to say, and was brief
         self.recorded = False
 
     def run(self, inputs: Sequence[Allocation]) -> None:
@@ -84,13 +94,21 @@ class DeviceDecided:
             self._copy_shadowed()
             self.recorded = work.heap.reserve(keep=self.recorded)
             if self._recording is None or not self.recorded:
-                self._recording, self.recorded = ProgramGraph(work, self._layout), True
+                self._recording, self.recorded, self._known_quiet = ProgramGraph(work, self._layout), True, None
             self._reserve_stacks()
             self._fill()
-            self._recording.run([stack.address for stack in self._stacks if stack is not None])
+            stacks = [stack.address for stack in self._stacks if stack is not None]
+            if self._known_quiet == work.capacities.tensors:
+                self._recording.run(stacks, waits=False)
+                work.bindings.swap(self._recording.swapped)
+                return
+            began = time.perf_counter()
+            self._recording.run(stacks)
             if not self._grew(self._recording):
                 self._raise_loop_failure(self._recording, int(self._words[LOOP_ERROR]), int(self._words[LOOP_MADE]))
                 self._move()
+                if self._recording.quiet and time.perf_counter() - began < BRIEF_SECONDS:
+                    self._known_quiet = list(work.capacities.tensors)
                 return
             self.recorded = work.heap.reserve(keep=self.recorded) and not work.adapt
             work.bindings.prepare(inputs)  # nothing that was computed is of use

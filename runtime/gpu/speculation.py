@@ -11,7 +11,7 @@ make as many trips as before is so one start and one wait; a loop of n trips tha
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -124,7 +124,8 @@ class _Foresight:
 
 
 class SpeculativeWork:
-    """`run` as of Commands, whose report must be `place.shared`; the first upload holds it as zeros there."""
+    """`run` as of Commands, whose report must be `place.shared`; the first upload holds it as zeros there. Without a
+    report, where nothing is decided, all of it is started."""
 
     def __init__(self, driver: Driver, items: Sequence[Item], place: StatePlace) -> None:
         self._driver, self._place = driver, place
@@ -193,6 +194,10 @@ class SpeculativeWork:
     # a run
 
     def run(self, uploads: Sequence[tuple[Shared, int]], report: Shared | None) -> None:
+        if report is None:
+            assert not self._turns, "decisions are read from the report"
+            self._driver.start([self._commands(stretch, None) for stretch in self._straight()], uploads, None)
+            return
         assert report is self._place.shared
         for turn in self._turns.values():
             turn.begin()
@@ -214,6 +219,13 @@ class SpeculativeWork:
             if stretch is None:
                 self._ran = True
                 return
+
+    def _straight(self) -> Iterator[_Stretch]:
+        """All stretches of a program without decisions."""
+        stretch = self._entry
+        while stretch is not None:
+            yield stretch
+            stretch = stretch.following
 
     def _foreseen(self, stretch: _Stretch | None, trusted: int) -> list[Step]:
         """Stretches of `trusted` launches at most, and the answer that is expected of each; of the last one any

@@ -35,7 +35,7 @@ Pairs = Sequence[tuple[int, int]]
 
 class StepRecorder(StepWalk):
     """`limits` has where each loop was written, by the number that a failed limit reports; `launched`: kernels.
-    Loops that are `written_out` are no regions."""
+    Loops that are `written_out` are no regions; `swapped`: slots that change places in them, in order."""
 
     def __init__(self, work: Workspace, recorder: RegionRecorder, layout: StateLayout) -> None:
         self._work, self._recorder, self._layout = work, recorder, layout
@@ -46,6 +46,7 @@ class StepRecorder(StepWalk):
         self.limits: list[Location | None] = []
         self.launched = self._launches.launched
         self._loops = 0
+        self.swapped: list[tuple[int, int]] = []
         self._checked: list[set[int]] = []  # per open loop, control symbols of kernels that may fail
 
     def launch(self, step: LaunchStep) -> None:
@@ -115,6 +116,7 @@ class StepRecorder(StepWalk):
                 aliases[a], aliases[b] = self._recorder.symbol(b), self._recorder.symbol(a)
         self._recorder.aliases, self._inside = before, False
         if count % 2 and step.rotate:
+            self.swapped += step.rotate
             self._swap(self._recorder.update(), step.rotate)
 
     def for_loop(self, step: ForStep) -> None:

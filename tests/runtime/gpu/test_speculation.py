@@ -154,11 +154,45 @@ def test_loops_that_are_written_out_start_in_parts_where_they_take_long(starts, 
     wanted = X
     for _ in range(40):
         wanted = np.sin(wanted) + 0.3 * np.mean(wanted)
+    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.BRIEF_SECONDS", 0.0)
     for seconds in (1e9, 0.0):
         monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", seconds)
         value, count = replayed(replay, starts, X)
         np.testing.assert_allclose(value, wanted, rtol=1e-12)
         assert count == 1 if seconds else count > 10
+
+
+def scanned(x, w):
+    def step(v, row):
+        return lg.sin(v * row) + 0.3 * lg.mean(v), lg.max(v)
+
+    return lg.scan(step, x, w)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_what_has_nothing_to_report_is_not_waited_for(starts, monkeypatch, gradient):
+    """An odd number of trips, after which results have changed places; with a stack in the gradient."""
+    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.BRIEF_SECONDS", 1e9)
+    rng = np.random.default_rng(4)
+
+    def loss(x, w):
+        last, most = scanned(x, w)
+        return lg.sum(last) + lg.sum(most**2)
+
+    fun = lg.grad(loss, argnums=(0, 1)) if gradient else scanned
+    given = [(X + rng.normal(size=X.shape) / 9, rng.normal(size=5)) for _ in range(4)]
+    replay, found, counts = captured(fun, *given[0]), [], []
+    for arguments in given:
+        starts[0] = 0
+        with lg.default_device("simulator:0"):
+            found.append(replay.replay(*map(lg.asarray, arguments)))
+        counts.append(starts[0])
+    assert counts[1:] == [0, 0, 0]
+    for arguments, results in zip(given, found, strict=True):
+        with lg.default_device("interpreter"):
+            wanted = fun(*map(lg.asarray, arguments))
+        for got, want in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-11, atol=1e-12)
 
 
 def converging(x, tolerance):
