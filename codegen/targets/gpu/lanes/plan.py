@@ -43,7 +43,7 @@ MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they
 UNROLLED_WEIGHT: Final = 400
 STREAMED: Final = 16  # bytes of an array that an invocation reads at once, but of FEWEST_STREAMED lanes
 FEWEST_STREAMED: Final = 4
-SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation
+SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation, where that leaves memory for workgroups beside it
 FOLDED_LANES: Final = 32  # lanes of a reduced tile per invocation, at most
 HEAVY: Final = 2000  # the weight of lanes after one another that takes as long as another launch
 FEW_TILES: Final = 512  # a kernel has at least so many tiles before an invocation gets more lanes of each
@@ -69,6 +69,7 @@ class Geometry:
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
     matrix_units: bool = False  # warps have some
     warpgroups: bool = False  # which have matrix units together
+    sorted_lanes: int = SORTED_LANES  # of a sorted tile per invocation, at most
     own_bytes: int = 0  # of arrays that an invocation can have; 0: any number
     matrices: SubgroupShapes = NO_MATRICES  # that subgroups multiply
     exchanges: bool = False  # neighbouring invocations exchange registers
@@ -326,8 +327,9 @@ def folded_lanes(rows: int, length: int, group: int, once: int = FOLDED_LANES) -
 def sorted_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     lanes, group = prod(kernel.domain), geometry.group
     found = reduced_rows(kernel)
-    rows, length = found if found is not None and found[1] >= SORTED_LANES * group else (1, lanes)
-    size = group * power_below(min(SORTED_LANES, lanes // (group * FEW_TILES)))
+    most = geometry.sorted_lanes
+    rows, length = found if found is not None and found[1] >= most * group else (1, lanes)
+    size = group * power_below(min(most, lanes // (group * FEW_TILES)))
     left = geometry.memory - sorting_bytes(size, group)
     if left < 0:
         return None

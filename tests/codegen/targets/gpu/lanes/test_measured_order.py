@@ -14,6 +14,8 @@ from loopgrad.codegen.targets.gpu.lanes import plan as layouts
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
+from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.target import SpirvImage
 from loopgrad.graph.errors import LoopLimitError
 from loopgrad.graph.types import bool_, float32, int32, int64
 from tests.codegen.targets.cpu.kernel_build import Build
@@ -27,6 +29,14 @@ def small_problems(monkeypatch):
     """Which otherwise aren't worth it."""
     monkeypatch.setattr(layouts, "FEW_TILES", 1)
     monkeypatch.setattr(layouts, "MEASURED_LANES", 1)
+
+
+def test_a_target_says_how_many_lanes_an_invocation_has_of_a_tile():
+    kernel, group = countdown(1 << 14), Geometry().group
+    for most in (2, 4, 8):
+        tiles = plan(kernel, Options(), Geometry(sorted_lanes=most)).tiles
+        assert (tiles.measured, tiles.size) == (True, most * group)
+    assert SpirvImage(Features()).geometry.sorted_lanes < Geometry().sorted_lanes
 
 
 @pytest.fixture(params=["always", "never", "where it pays"])
