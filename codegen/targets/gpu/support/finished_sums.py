@@ -38,6 +38,11 @@ class _Ops:
     def integer(self, opcode: str, x: KValue, y: KValue | int) -> KValue:
         return self.one(opcode, int64, x, self.const(y, int64) if isinstance(y, int) else y)
 
+    def bits(self, x: KValue, dtype: DType) -> KValue:
+        """As another dtype of as many."""
+        self.ops.append(KOp("bitcast", (x,), (dtype,), {"dtype": dtype}))
+        return self.ops[-1].results[0]
+
     def store(self, index: KValue, value: KValue) -> None:
         """Into param 1."""
         self.ops.append(KOp("store", (index, value), (), {"param": 1}))
@@ -178,14 +183,11 @@ def _round_scaled(b: _Ops, dtype: DType, found: _Scaled, limbs: Sequence[KValue]
     else:  # limbs that nobody has cleared
         met = b.test("ne", largest, 0)
         limbs = [b.one("select", int64, met, limb, b.const(0, int64)) for limb in limbs]
-    negative = b.test("lt", _carried(b, limbs, bits)[0], 0)
-    sign = b.one("select", int64, negative, b.const(-1, int64), b.const(1, int64))
-    size, place = _leading(b, _carried(b, [b.integer("mul", limb, sign) for limb in limbs], bits), bits, wide)
+    size, place = _leading(b, _carried(b, limbs, bits), bits, wide)
     place = b.integer("add", place, b.integer("add", top, form.mantissa - bits + form.lowest))
     total, half = b.one("cast", wide, size), b.integer("shr", place, 1)
     for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
-        total = b.one("mul", wide, total, b.one("exp2", wide, b.one("cast", wide, part)))
-    total = b.one("select", wide, negative, b.one("neg", wide, total), total)
+        total = b.one("mul", wide, total, _power(b, part, wide))
     return infinite(b, wide, total, marks, 1)
 
 
@@ -200,13 +202,15 @@ def _carried(b: _Ops, limbs: Sequence[KValue], bits: int) -> list[KValue]:
 
 
 def _leading(b: _Ops, digits: Sequence[KValue], bits: int, wide: DType) -> tuple[KValue, KValue]:
-    """A number of at most 63 bits that rounds as the sum of these digits does, and how many bits above the first
-    digit's last one its last one is: zeros before, and bits that aren't zero behind it count as the last one."""
+    """A number of at most 63 bits that rounds as the sum of these digits does, of which the first has a sign, and how
+    many bits above the first digit's last one its last one is: zeros before, and bits that aren't zero behind it make
+    it odd."""
     number, *lower = digits
     place, below, rest = b.const(0, int64), b.const(0, int64), b.const(0, int64)
     before: KValue | None = None  # whether a digit before had no room
     for digit in lower:
-        fits, full = (b.test(test, number, 1 << (63 - bits)) for test in ("lt", "ge"))
+        ends = b.integer("shr", number, 63 - bits), b.integer("shr", number, 63)
+        fits, full = (b.one(test, bool_, *ends) for test in ("eq", "ne"))
         more = b.integer("or", b.integer("shl", number, bits), digit)
         left = digit if before is None else b.one("select", int64, before, b.const(0, int64), digit)
         if before is not None:
@@ -226,14 +230,21 @@ def _leading(b: _Ops, digits: Sequence[KValue], bits: int, wide: DType) -> tuple
 
 
 def _exponent(b: _Ops, x: KValue, wide: DType) -> KValue:
-    """Of a float that isn't negative: the power of two below it."""
+    """Of a float: the power of two below its size."""
     form = float_format(wide)
-    same = int64 if wide is float64 else int32
-    cast = KOp("bitcast", (x,), (same,), {"dtype": same})
-    b.ops.append(cast)
-    (bits,) = cast.results
-    bits = bits if same is int64 else b.one("cast", int64, bits)
-    return b.integer("sub", b.integer("shr", bits, form.mantissa), form.exponents // 2 - 1)
+    bits = b.bits(x, int64 if wide is float64 else int32)
+    bits = bits if wide is float64 else b.one("cast", int64, bits)
+    field = b.integer("and", b.integer("shr", bits, form.mantissa), form.exponents - 1)
+    return b.integer("sub", field, form.exponents // 2 - 1)
+
+
+def _power(b: _Ops, exponent: KValue, wide: DType) -> KValue:
+    """Two to that power, or to the smallest one that isn't subnormal."""
+    form = float_format(wide)
+    bias = form.exponents // 2 - 1
+    field = b.integer("add", b.integer("max", exponent, 1 - bias), bias)
+    bits = b.integer("shl", field, form.mantissa)
+    return b.bits(bits if wide is float64 else b.one("cast", int32, bits), wide)
 
 
 def infinite(b: _Ops, wide: DType, total: KValue, marks: KValue, width: int) -> KValue:
