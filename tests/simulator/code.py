@@ -64,7 +64,7 @@ class HostAssembler(LlvmAssembler):
     number, so that tests see programs in which that lies behind a branch."""
 
     waits = False
-    neighbours, hand_on = WARP, True
+    neighbours, hand_on, wide_sums = WARP, True, True
     _units: HostUnits | None = None
 
     @property

@@ -212,7 +212,8 @@ class Assembler(Protocol):
     driver, so each leaves its last condition in a guard cell. `label`: the block being written. `group`: invocations of
     a workgroup. `float_sums`: types that AtomicFAddEXT adds. `neighbours`: as many invocations that lie side by side in
     a workgroup, from a multiple of that on, exchange registers; 1 where none do; they `hand_on` where each also reads
-    those of the ones before it. `short_offsets`: an offset in an array is better made in 32 bits, where that suffices,
+    those of the ones before it. `wide_sums`: the few additions by which invocations meet are better made in f64.
+    `short_offsets`: an offset in an array is better made in 32 bits, where that suffices,
     than by a product in 64. `functions`: whether code may call functions of its own. `trips_at_once`: as many trips of
     a short loop that pops are written one after the other, so that their loads are under way together; 1 where the
     compiler sees to that."""
@@ -228,6 +229,7 @@ class Assembler(Protocol):
     group: int
     neighbours: int
     hand_on: bool
+    wide_sums: bool
     float_sums: tuple[str, ...]
 
     @property

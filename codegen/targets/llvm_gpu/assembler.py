@@ -71,7 +71,7 @@ class LlvmAssembler:
     guarded = False
     functions = True
     trips_at_once = 1
-    neighbours, hand_on = 1, False
+    neighbours, hand_on, wide_sums = 1, False, False
     short_offsets = False  # the processors multiply 32-bit numbers and add a 64-bit one at once
     float_sums: tuple[str, ...] = ("f32", "f64")
 

@@ -41,7 +41,7 @@ times the factor has 24 bits, of which up to 7 are before the point."""
 class NvptxAssembler(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
-    neighbours, hand_on = WARP, True
+    neighbours, hand_on, wide_sums = WARP, True, True
     corrected_quotients = ("f32", "f64")
 
     @property

@@ -62,7 +62,7 @@ class SpirvAssembler(Words):
     shared_quotients: tuple[str, ...] = ()
     handed_words = None
     matrix_units = None
-    hand_on = False
+    hand_on, wide_sums = False, False
     warpgroup_units = None
 
     def __init__(self, features: Features, name: str, group: int = 0, matrices: bool = False) -> None:

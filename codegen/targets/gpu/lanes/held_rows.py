@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray, register_type
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
-from loopgrad.codegen.targets.gpu.lanes.exchanged import folded_by_exchange
-from loopgrad.codegen.targets.gpu.lanes.partials import GroupPartials, Partial, combined, nothing, number, with_terms
-from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
+from loopgrad.codegen.targets.gpu.lanes.exchanged import exchanged, folded_by_exchange
+from loopgrad.codegen.targets.gpu.lanes.partials import (
+    GroupArray,
+    GroupPartials,
+    Partial,
+    combined,
+    nothing,
+    number,
+    with_terms,
+)
+from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers, parts
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
 
 MOST_AT_ONCE: Final = 16  # lanes whose operations are written one beside the other; of more
@@ -62,6 +70,7 @@ class RegisterRows:
         self.positions = [e.b.const("i32", n) for n in range(shape.turns * shape.side)]
         self.parts = shape.members // e.b.neighbours  # of a row, whose members exchange registers
         self.partials = self._in_memory(e.kernel, e.b.group // e.b.neighbours) if self.parts > 1 else {}
+        self.wide: dict[tuple[int, int], GroupArray] = {}  # the same of sums in f64
 
     def _split(self, own: Val, members: int) -> tuple[Val, Val]:
         b = self.b
@@ -74,6 +83,7 @@ class RegisterRows:
             (n, slot): GroupPartials(self.e, r, count)
             for n, stage in enumerate(kernel.stages)
             for slot, r in enumerate(stage.reductions)
+            if not self._in_f64(r)
         }
 
     def emit(self, tile: Val) -> None:
@@ -88,7 +98,7 @@ class RegisterRows:
         for n, stage in enumerate(kernel.stages):
             inner = Emitter(stage, b, e.fast, table=e.table, reporting=e.reporting, arrays=arrays)
             self._stage(inner, n, row)
-        if self.partials:
+        if self.parts > 1:
             b.barrier()
 
     def _stage(self, e: Emitter, n: int, row: Val) -> None:
@@ -128,8 +138,39 @@ class RegisterRows:
 
     # what members exchange
 
-    def folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
+    def number(self, n: int, slot: int, r: Reduction, mine: Partial) -> Val:
         """That of the whole row."""
+        if self._in_f64(r):
+            return self._wide_sum(n, slot, *mine)
+        return number(self.e, r, self._folded(n, slot, r, mine))
+
+    def _in_f64(self, r: Reduction) -> bool:
+        return self.b.wide_sums and parts(r) == 2 and register_type(r.dtype) == "f32"
+
+    def _wide_sum(self, n: int, slot: int, total: Val, rest: Val) -> Val:
+        """Of f32 in f64, where an addition is one instruction in place of eight. The rest of an infinite total says
+        nothing."""
+        e, b = self.e, self.b
+
+        def add(x: Val, y: Val) -> Val:
+            return b.exact("FAdd", "f64", x, y)
+
+        size = b.extended("FAbs", "f32", total)
+        finite = b.inst("FOrdLessThan", "bool", size, b.const("f32", inf))
+        wide = [b.exact("FConvert", "f64", v) for v in (total, e.select(finite, rest, b.const("f32", -0.0)))]
+        x, distance = add(*wide), 1
+        while distance < min(self.shape.members, b.neighbours):
+            x = add(x, exchanged(e, x, partial(b.across, distance=distance)))
+            distance *= 2
+        if self.parts > 1:
+            array = self.wide.setdefault((n, slot), GroupArray(e, "f64", b.group // b.neighbours))
+            part, _ = self._split(b.local_id(), b.neighbours)
+            array.set(part, x)
+            b.barrier()
+            x = balanced(add, [array.get(place) for place in self._places(self.parts)])
+        return b.exact("FConvert", "f32", x)
+
+    def _folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
         e, b = self.e, self.b
         own = b.local_id()
         mine = folded_by_exchange(e, r, own, mine, min(self.shape.members, b.neighbours))
@@ -145,9 +186,13 @@ class RegisterRows:
         e, b = self.e, self.b
         array.set(own, mine)
         b.barrier()
+        return balanced(partial(combined, e, r), [array.get(place) for place in self._places(count)])
+
+    def _places(self, count: int) -> list[Val]:
+        """Where the parts of the invocation's row are."""
+        b = self.b
         first = b.inst("IMul", "i32", self.near, b.const("i32", count))
-        places = [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(count)]
-        return balanced(partial(combined, e, r), [array.get(place) for place in places])
+        return [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(count)]
 
 
 class _Folds:
@@ -176,7 +221,7 @@ class _Folds:
     def _leave(self, slot: int, mine: Partial) -> None:
         e, rows, b = self.e, self.rows, self.e.b
         r = e.kernel.reductions[slot]
-        value = number(e, r, rows.folded(self.n, slot, r, mine))
+        value = rows.number(self.n, slot, r, mine)
         if r.param in e.arrays:
             e.arrays[r.param].set(e.position, value)
             return
