@@ -21,6 +21,8 @@ from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
 MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
+EASILY_HELD: Final = 32  # words of a member of a long row: with more of them fewer workgroups run side by side
+ENOUGH_GROUPS: Final = 1024  # workgroups that fill a device, so that rows may have fewer members
 MOST_HELD_OF_LONG: Final = 80  # together with BESIDE elements that are computed
 BESIDE: Final = 16
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
@@ -40,19 +42,35 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     if any(stage.reductions and reduced_rows(stage) != (rows, length) for stage in kernel.stages):
         return None
     side = _side(kernel, lanes)
-    itemsize = max([p.dtype.itemsize for p in kernel.params], default=4)
-    found = _shared_out(-(-length // side), side, itemsize, WARP if length <= LONG_ROW else most)
-    if found is None or found[0] > geometry.group:
+    shape = _shape(kernel, geometry, side, WARP if length <= LONG_ROW else most)
+    if shape is None or (shape.members > WARP and shape.turns > MOST_TURNS):
         return None
-    members, turns = found
-    shape = RowMembers(members, turns, side)
-    if members > WARP and turns > MOST_TURNS:
-        return None
-    heavy = turns * side * sum(map(weight, lanes)) > MOST_WEIGHT
+    itemsize = _widest(kernel)
+    heavy = shape.turns * side * sum(map(weight, lanes)) > MOST_WEIGHT
     held, most = held_words(kernel, shape), MOST_HELD
-    if members > WARP:  # what is computed on the way is as wide
+    if shape.members > WARP:  # what is computed on the way is as wide
         held, most = held + BESIDE * -(-itemsize // 4), MOST_HELD_OF_LONG
     return None if heavy or held > most else shape
+
+
+def _widest(kernel: Kernel) -> int:
+    return max([p.dtype.itemsize for p in kernel.params], default=4)
+
+
+def _shape(kernel: Kernel, geometry: Geometry, side: int, many: int) -> RowMembers | None:
+    """With at most so many members: few, who meet less often, where each can hold its elements and rows are enough."""
+    rows, length = kernel.domain
+    vectors, itemsize = -(-length // side), _widest(kernel)
+    if many > WARP:
+        for each in (MOST_OF_LONG, MOST):
+            found = _shared_out(vectors, side, itemsize, many, each)
+            light = found is not None and held_words(kernel, found) <= EASILY_HELD
+            if found is not None and light and rows * found.members >= ENOUGH_GROUPS * geometry.group:
+                return found
+    for each in (USUAL, MOST) if many <= WARP else (USUAL, MOST, MOST_OF_LONG):
+        if (found := _shared_out(vectors, side, itemsize, many, each)) is not None:
+            return found if found.members <= geometry.group else None
+    return None
 
 
 def held_words(kernel: Kernel, shape: RowMembers) -> int:
@@ -60,7 +78,7 @@ def held_words(kernel: Kernel, shape: RowMembers) -> int:
     too many for the caches."""
     rows, length = kernel.domain
     kept = [param for param in kernel.stages[0].params[len(kernel.params) :] if param.size != rows]
-    if shape.members > WARP:
+    if length > LONG_ROW:
         kept += _read(kernel, rows * length)
     return sum([-(-param.dtype.itemsize // 4) for param in kept]) * shape.turns * shape.side
 
@@ -90,15 +108,12 @@ def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
     return side
 
 
-def _shared_out(vectors: int, side: int, itemsize: int, many: int) -> tuple[int, int] | None:
-    """Members (at most `many`) and turns: those that leave the fewest places empty, few members where that makes no
-    difference, who exchange less."""
-    for most in (USUAL, MOST) if many <= WARP else (USUAL, MOST, MOST_OF_LONG):
-        found = []
-        for members in [1 << k for k in range(many.bit_length())]:
-            turns = -(-vectors // members)
-            if turns * side <= max(most, side) and (members * side * itemsize >= SECTOR or members >= vectors):
-                found.append((members * turns, members, turns))
-        if found:
-            return min(found)[1:]
-    return None
+def _shared_out(vectors: int, side: int, itemsize: int, many: int, most: int) -> RowMembers | None:
+    """Members (at most `many`) with at most so many elements each: those that leave the fewest places empty, few
+    members where that makes no difference."""
+    found = []
+    for members in [1 << k for k in range(many.bit_length())]:
+        turns = -(-vectors // members)
+        if turns * side <= max(most, side) and (members * side * itemsize >= SECTOR or members >= vectors):
+            found.append((members * turns, members, turns))
+    return RowMembers(*min(found)[1:], side) if found else None

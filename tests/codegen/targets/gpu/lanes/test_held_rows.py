@@ -144,6 +144,43 @@ def test_several_warps_have_a_long_row(function: Any, length: int, dtype: Any, h
     assert row_members(kernel, Geometry()) is None
 
 
+@pytest.mark.parametrize(
+    ("function", "length", "held"),
+    [
+        (below_the_largest, 2048, RowMembers(members=64, turns=8, side=4)),
+        (softmax, 2048, RowMembers(members=128, turns=4, side=4)),
+        (softmax, 8192, RowMembers(members=256, turns=8, side=4)),
+    ],
+)
+def test_many_long_rows_have_few_members(function: Any, length: int, held: RowMembers) -> None:
+    """As many as can hold what is read again without being in the way of other workgroups."""
+    graph, _ = trace(function, [TensorType((1 << 13, length), float32)])
+    geometry = Geometry(exchanges=True)
+    (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels
+    assert row_members(kernel, geometry) == held
+
+
+def off_the_sum(x: Value) -> list[Value]:
+    total = ops.reduce_sum(x, (1,))
+    return [ops.sub(x, spread(total, x)), total]
+
+
+def test_sums_of_long_rows_that_are_no_numbers_or_cancel(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.simulator.code.GROUP", 128)
+    x = np.random.default_rng(1).normal(size=(260, 600)).astype(np.float32)
+    x[0, 7], x[1, 500], x[2, [3, 400]] = np.inf, np.nan, (np.inf, -np.inf)
+    x[3], x[4, [0, 300]], x[5, [10, 11]] = -0.0, (1e30, -1e30), 3e38
+    graph, _ = trace(off_the_sum, [TensorType(x.shape, float32)])
+    made = executable_of(schedule(graph, DEFAULT_OPTIONS))
+    _, got = (device().get(v) for v in made.run([device().put(x)]))
+    with np.errstate(all="ignore"):
+        expected = np.sum(x.astype(np.float64), axis=1).astype(np.float32)
+    np.testing.assert_allclose(got[4], expected[4], atol=float(np.spacing(np.float32(1e30))))
+    rest = np.arange(len(x)) != 4
+    np.testing.assert_allclose(got[rest], expected[rest], rtol=2e-7, atol=2e-5)
+    assert np.signbit(got[3])
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize("length", [600, 1030])
 @pytest.mark.parametrize("function", [softmax, log_softmax, marked], ids=lambda f: f.__name__)
