@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, Protocol
 
+from loopgrad.codegen.kernel.linear_index import linear
 from loopgrad.codegen.kernel.nodes import Kernel, Reduction, Shards
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS, PARTS
 from loopgrad.codegen.options import Options
@@ -39,6 +40,7 @@ from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 from loopgrad.codegen.targets.gpu.lanes.windows import TOGETHER, overlapping
 from loopgrad.graph.types import DType
 
+TILES_OF_ROW: Final = 8  # where tiles are of one row each, at least: the last one may be nearly empty
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
 UNROLLED_WEIGHT: Final = 400
 STREAMED: Final = 16  # bytes of an array that an invocation reads at once, but of FEWEST_STREAMED lanes
@@ -237,7 +239,22 @@ def streamed_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     unrolled = min(most_streamed(kernel), power_below(lanes // (geometry.group * FEW_TILES)))
     if unrolled == 1:
         return None
-    return Tiles(geometry.group * unrolled, 1, lanes, unrolled, lanes_side_by_side(kernel, unrolled))
+    size = geometry.group * unrolled
+    rows = rows_in_common(kernel, size)
+    return Tiles(size, rows, lanes // rows, unrolled, lanes_side_by_side(kernel, unrolled))
+
+
+def rows_in_common(kernel: Kernel, size: int) -> int:
+    """Into how many rows, each several tiles long, lanes had better be cut, since they read what is their row's: an
+    invocation then reads it once for all of its lanes. 1: they don't."""
+    forms = linear(kernel)
+    read = [forms.get(op.operands[0]) for op in kernel.body.ops if op.opcode == "load"]
+    for cut in range(1, len(kernel.domain)):
+        if prod(kernel.domain[cut:]) < TILES_OF_ROW * size:
+            break
+        if any(form is not None and any(form.factors[:cut]) and not any(form.factors[cut:]) for form in read):
+            return prod(kernel.domain[:cut])
+    return 1
 
 
 def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:

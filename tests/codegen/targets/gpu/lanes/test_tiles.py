@@ -226,6 +226,21 @@ def test_streaming_over_several_dims(small_tiles):
     check(build.kernel(), [np.arange(1001), np.zeros(1001, np.int64)])
 
 
+@pytest.mark.parametrize(("extents", "rows"), [((5, 9001), 5), ((3, 2, 6000), 6), ((9001, 5), 1)])
+def test_lanes_of_a_long_row_read_together_what_is_its_own(extents, rows, small_tiles):
+    size, build = int(np.prod(extents)), Build(*extents)
+    *_, row, _ = build.indices
+    x = build.load(build.param(float32, size), build.linear())
+    factor = build.load(build.param(float32, extents[-2]), row)
+    build.store(build.param(float32, size, "write"), build.linear(), build.one("mul", (x, factor)))
+    kernel = build.kernel()
+    tiles = plans.streamed_tiles(kernel, Geometry(group=32))
+    assert (tiles.rows, tiles.rows * tiles.length) == (rows, size)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=n).astype(np.float32) for n in (size, extents[-2])]
+    check(kernel, [*arrays, np.zeros(size, np.float32)], rtol=1e-6)
+
+
 # sorted lanes
 
 
