@@ -44,6 +44,7 @@ from loopgrad.graph.identities import of_nothing
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.passes import PIPELINE, alike, calls, pads, scatters
 from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS
+from loopgrad.graph.primitives.window_products import OF_CHANNELS
 from loopgrad.graph.rebuild import GraphBuilder, Rewrite, rebuild
 from loopgrad.graph.regions import Loop, Region
 from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype
@@ -87,7 +88,7 @@ def prepare(
     scanned = rewrite_scans(graph, library)
     graph = graph if scanned is graph else through_pipeline(scanned)
     if "window_products" in library:
-        graph = rewrite_window_products(graph, precision)
+        graph = rewrite_window_products(graph, precision, OF_CHANNELS in library)
     graph = graph if wide_products else rewrite_complex_products(graph)
     full = rebuild(rebuild(graph, _without_empty), _in_others)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))

@@ -21,6 +21,7 @@ from typing import Final
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives.convolution import spread_extent, window_size
+from loopgrad.graph.primitives.window_products import MANY
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.region_flow import outside_lanes
 from loopgrad.graph.types import TensorType, bfloat16, bool_, float16, float32, int64, sum_dtype
@@ -33,6 +34,7 @@ MANY_RESULTS: Final = 16  # of a group: rows of matrix units
 LARGE_RESULT: Final = 1 << 14  # places of 64 results: two workgroups for each of the multiprocessors have so many
 LARGE_WINDOW: Final = 32
 LARGE_COPY: Final = 1 << 24  # elements of all windows: second-level caches hold fewer, which libraries multiply at once
+LARGE_OF_CHANNELS: Final = 1 << 23  # the same, where channels are put side by side instead
 MOST: Final = 1 << 31  # elements of one of the batch, which are counted in 32 bits
 FEW_PLACES: Final = 32  # whose sums a kernel makes together
 LARGE_SUM: Final = 1024  # elements of a window
@@ -45,16 +47,16 @@ def rewrite_convolution(node: Node, builder: GraphBuilder) -> Sequence[Value]:
     return [_Windows(node, x, builder).convolved(kernel)]
 
 
-def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION) -> Graph:
+def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION, of_channels: bool = False) -> Graph:
     """Large convolutions are routines where there are matrix units, and few results of long windows are sums by places;
-    not in lanes."""
+    not in lanes. `of_channels`: smaller ones of many channels are large, too."""
     outside = outside_lanes(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if node.op != "conv" or builder.original not in outside or not _is_whole(node):
             return None
         x, kernel = node.operands
-        if _is_large(node):
+        if _is_large(node, of_channels):
             return [_Windows(node, x, builder).by_matrix_units(kernel, precision)]
         return [_Windows(node, x, builder).sums_by_places(kernel)] if _is_at_few_places(node) else None
 
@@ -72,13 +74,15 @@ def _is_at_few_places(node: Node) -> bool:
     return 1 < places <= FEW_PLACES and results <= FEW_RESULTS and window_size(node) >= LARGE_SUM
 
 
-def _is_large(node: Node) -> bool:
+def _is_large(node: Node, of_channels: bool) -> bool:
     """Whether it has enough results for many workgroups, each with enough of one window to be worth it."""
     x, kernel, out = *node.operands, node.results[0]
     results, places = kernel.shape[0] // node.attrs["groups"], prod(out.shape[2:])
     if x.dtype not in (bfloat16, float16, float32):
         return False
-    if x.dtype is not float32 and out.shape[0] * places * window_size(node) * node.attrs["groups"] < LARGE_COPY:
+    many = of_channels and min(results, kernel.shape[1]) >= MANY
+    copied = out.shape[0] * places * window_size(node) * node.attrs["groups"]
+    if x.dtype is not float32 and copied < (LARGE_OF_CHANNELS if many else LARGE_COPY):
         return False
     filled = out.shape[0] * places * node.attrs["groups"] * -(-results // 64) >= LARGE_RESULT
     windows = prod(kernel.shape[2:]) > 1 and window_size(node) >= LARGE_WINDOW

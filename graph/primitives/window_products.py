@@ -20,6 +20,9 @@ from loopgrad.graph.primitives import convolution
 from loopgrad.graph.primitives.primitive import Array, Attrs, Kind, Primitive, Types, sized, table
 
 RANK: Final = 3  # of a kernel
+OF_CHANNELS: Final = "window_products_of_channels"
+"""Among a device's routines: this one is worth it for fewer windows of 16-bit floats, where channels are MANY."""
+MANY: Final = 64  # channels, and results
 WHY: Final = "it is what a convolution became"
 
 

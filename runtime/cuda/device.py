@@ -7,6 +7,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.primitives import attention
+from loopgrad.graph.primitives.window_products import OF_CHANNELS
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.cpu.native_pool import wanted_threads
 from loopgrad.runtime.cuda.api import CudaApi
@@ -27,6 +28,8 @@ class CudaDevice(GpuDevice):
         self._api = CudaApi(position)
         self._streams = CudaDriver(self._api, kept)
         super().__init__(f"cuda:{position}", self._streams, kept)
+        if self.warpgroups:
+            self.routines = self.routines.union((OF_CHANNELS,))
 
     def collectives(self, communicator: Communicator) -> Memory | str:
         from loopgrad.runtime.cuda.nccl import NAME, load  # late: only several processes need it

@@ -40,7 +40,7 @@ class GpuDevice(ABC):
 
     kind: ClassVar[str]
     stages: ClassVar[tuple[str, ...]]
-    routines: ClassVar[frozenset[str]] = frozenset((IN_COLUMNS, SCANS, *window_products.ROWS))
+    routines: frozenset[str] = frozenset((IN_COLUMNS, SCANS, *window_products.ROWS))
 
     def __init__(self, name: str, driver: Driver, cache: DiskCache | None = None) -> None:
         self.name = name

@@ -27,6 +27,8 @@ class SimulatorDevice(GpuDevice):
 
     def __init__(self, position: int) -> None:
         self.warpgroups = position == WARPGROUPS
+        if self.warpgroups:
+            self.routines = self.routines.union((window_products.OF_CHANNELS,))
         super().__init__(f"simulator:{position}", GraphDriver() if position == GRAPHS else SimulatorDriver())
 
     def target(self) -> tuple[str, ...]:

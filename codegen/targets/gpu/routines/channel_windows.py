@@ -23,6 +23,7 @@ from loopgrad.codegen.targets.gpu.routines.panel_tiles import PANEL, PanelMatric
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
 from loopgrad.codegen.targets.gpu.routines.window_products import OFFSET, WindowProducts, WindowTile
 from loopgrad.codegen.targets.gpu.support.support_kernels import Body
+from loopgrad.graph.primitives.window_products import MANY
 from loopgrad.graph.types import DType, bool_, int64
 
 SIZE: Final = 2  # bytes of an element
@@ -30,7 +31,6 @@ CHUNK: Final = 8  # elements that are copied at once
 WARPS: Final = 2 * WARPGROUP
 ROWS: Final = WARPS * SIDE  # results of a workgroup
 ACROSS: Final = 128  # places of a workgroup
-FEWEST: Final = 64  # results and channels, for which another order is worth a launch
 RESIDENT: Final = 2
 
 
@@ -219,7 +219,7 @@ def _refuses(routine: Routine) -> str:
     if routine.inputs[0].type.dtype.itemsize != SIZE:
         return "elements of another size than 16 bits"
     base = window_products.program_of(routine)
-    if min(base.results, base.channels) < FEWEST:
+    if min(base.results, base.channels) < MANY:
         return "few channels or results"
     return window_products.refusal(routine, program_of)
 

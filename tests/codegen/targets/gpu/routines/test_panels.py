@@ -82,13 +82,22 @@ CHANNELS: list[Any] = [
 def test_convolutions_of_many_channels(warpgroups: str, monkeypatch: pytest.MonkeyPatch, case: Any) -> None:
     for name in ("LARGE_RESULT", "LARGE_WINDOW", "LARGE_COPY"):
         monkeypatch.setattr(convolutions, name, 1)
-    monkeypatch.setattr(channel_windows, "FEWEST", 8)
+    monkeypatch.setattr(channel_windows, "MANY", 8)
     names = dict(zip(("stride", "padding", "dilation", "groups"), case[2:], strict=True))
     with lg.default_device(warpgroups):
         x, kernel = (lg.asarray(v).astype(lg.bfloat16) for v in arrays(*case[:2]))
         function = lg.compile(lambda x, kernel: lg.conv(x, kernel, **names))
         assert "many channels" in function.plan(x, kernel).routines[0].provider
         near(function(x, kernel), by_numpy(*wide(x, kernel), *case[2:]), "bfloat16")
+
+
+def test_which_are_of_many_channels(warpgroups: str) -> None:
+    """Fewer windows of these are large."""
+    with lg.default_device(warpgroups):
+        for channels, window, count in ((64, 3, 1), (48, 4, 0)):
+            x, kernel = lg.zeros((1, channels, 1 << 16), dtype="bfloat16"), lg.zeros((64, channels, window), "bfloat16")
+            rows = lg.compile(lambda x, kernel: lg.conv(x, kernel)).plan(x, kernel).routines
+            assert ["many channels" in row.provider for row in rows if row.name == "window_products"] == [True] * count
 
 
 # x, kernel, stride, padding, dilation, groups
