@@ -57,9 +57,10 @@ def attention(
     query that sees none is 0, and so are its derivatives. `scale` is 1 / sqrt(d) where it isn't given. Names are those
     of `jax.nn.dot_product_attention`, whose arrays have their heads behind t: exchange these axes.
 
-    But for float64 it is one launch on GPUs with matrix units (CUDA), which skips blocks of keys that nobody sees, and
-    its derivatives are two, where d and e are at most 256 (for derivatives 128, and without that of `bias`). A product
-    of float32 is three of 11 bits there, about as good as one; one such product is enough for
+    But for float64 it is one launch on GPUs with matrix units (CUDA), which skips blocks of keys that nobody sees, two
+    where few queries have many keys, and its derivatives are two, where d and e are at most 256 (for derivatives 128,
+    and without that of `bias`). Keys and values that heads share, by leading axes of 1 or after `lg.repeat`, are read
+    as they are. A product of float32 is three of 11 bits there, about as good as one; one such product is enough for
     `lg.options(matmul_precision="tf32")`.
     No matrix of all scores is made, neither here nor by reverse mode, which computes scores again (so do higher
     derivatives, but for what they save of their own); forward mode by itself raises GradientError. Milakov and

@@ -173,6 +173,18 @@ def test_shared_keys_and_values_are_not_repeated(units: str, causal: bool) -> No
             near(got, right.sum(2) if shared else right, "bfloat16")
 
 
+def test_the_reference_knows_shared_heads() -> None:
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.normal(size=shape).astype(np.float32) for shape in ((6, 5, 8), (2, 9, 8), (2, 9, 4)))
+    mask = rng.random((1, 5, 9)) < 0.7
+    attrs = {"scale": 0.3, "sides": "m", "causal": True, "precision": "float32", "heads": ((2, 3), (2, 1))}
+    result, normal = ROWS["attention"].reference(attrs, q, k, v, mask)
+    again = [np.repeat(x, 3, axis=0) for x in (k, v)]
+    _, wanted = by_numpy(q, *again, 0.0, mask, 0.3, True)
+    assert normal.shape == (6, 5, 1)
+    np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_who_does_it(units: str) -> None:
     """Batches are one launch, layers of a loop as well; lanes, other dtypes and long rows have no routine."""
     with lg.default_device(units):
