@@ -48,6 +48,7 @@ SELDOM: Final = 8
 """After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
 the other makes no call twice, and what its array is computed as gets longer each time."""
 MOST_STEPS: Final = 8192
+MOST_REMEMBERED: Final = 1 << 16  # steps of all calls of a function, before all are forgotten
 MOST_TOGETHER: Final = 1 << 16  # bytes of several results, of which somebody may want one only
 MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
 LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
@@ -124,6 +125,7 @@ class Calls:
         self._views = views
         self._missed = 0  # calls in a row that weren't known
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
+        self._steps = 0  # of all that are known
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """What a function returns at the top level, for a function of ours that the user's line calls."""
@@ -145,6 +147,10 @@ class Calls:
             return function(*args, **options)
         if recipe is not _UNKNOWN:
             result, learned = self._learned(partial(function, *args, **options), tensors, operands, loc, words[0])
+            self._steps += len(learned.steps)
+            if self._steps > MOST_REMEMBERED:
+                known.clear()
+                self._steps = len(learned.steps)
             known[words] = learned
             if learned.sited:
                 known[words, loc] = learned

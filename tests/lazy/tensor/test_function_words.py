@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.tensor import repeated_calls
 from loopgrad.lazy.tensor.call_programs import CallProgram
 
 X = np.linspace(0.25, 1.0, 4)
@@ -224,3 +225,21 @@ def test_errors_come_each_time_from_the_line_that_asks() -> None:
             lg.while_loop(lambda v: v, lambda v: v + 1.0, lg.asarray(1.0))
         with pytest.raises(lg.GradientError, match="scalar loss"):
             lg.grad(lambda v: v * 2.0)(lg.asarray(X))
+
+
+def test_calls_with_many_operations_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeated_calls, "MOST_REMEMBERED", 64)
+    calls = repeated_calls.Calls()
+    for number in range(40):
+        for _ in range(3):
+            found = calls.result(_powers, (lg.asarray(X), number), {})
+        np.testing.assert_allclose(found, sum(X**k for k in range(1, 4)) * number, rtol=1e-12)
+    assert sum(len(recipe.steps) for recipe in calls._known.values() if recipe is not None) <= 64
+
+
+def _powers(x: Any, number: int) -> Any:
+    total = power = x
+    for _ in range(2):
+        power = power * x
+        total = total + power
+    return total * number
