@@ -30,6 +30,9 @@ from loopgrad.graph.primitives.primitive import (
 )
 
 ROUNDS: Final = 10
+FEW: Final = (
+    16  # elements for which Python's integers take less time than arrays, of which each step takes as long as one
+)
 
 
 class PhiloxConstants(NamedTuple):
@@ -70,9 +73,24 @@ def _product(x: Array, factor: int) -> tuple[Array, Array]:
     return a * c + (middle >> half) + (second >> half), x * np.uint64(factor)
 
 
+def _block_of_integers(bits: int, c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    """The same of one counter and one key."""
+    (first, second), (step, other) = CONSTANTS[bits]
+    mask = (1 << bits) - 1
+    for _ in range(ROUNDS):
+        one, two = c0 * first, c2 * second
+        c0, c1, c2, c3 = two >> bits ^ c1 ^ k0, two & mask, one >> bits ^ c3 ^ k1, one & mask
+        k0, k1 = k0 + step & mask, k1 + other & mask
+    return c0, c1, c2, c3
+
+
 def block(counter: list[Array], key: list[Array]) -> list[Array]:
     """The four words of a counter and a key, arrays of uint32 or uint64."""
     bits = 8 * counter[0].dtype.itemsize
+    if 0 < counter[0].size <= FEW:
+        rows = zip(*[x.ravel().tolist() for x in (*counter, *key)], strict=True)
+        words = zip(*[_block_of_integers(bits, *row) for row in rows], strict=True)
+        return [np.array(each, counter[0].dtype).reshape(counter[0].shape) for each in words]
     (first, second), steps = CONSTANTS[bits]
     c0, c1, c2, c3 = counter
     with np.errstate(over="ignore"):
