@@ -12,13 +12,13 @@ from loopgrad.graph.nodes import Value
 from loopgrad.lazy.loops.traced_functions import as_result, tensor_type
 from loopgrad.lazy.tensor.core import as_tensor, broadcast_value, is_scalar, wrap
 from loopgrad.lazy.tensor.operands import normal_axis
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, matching, unflatten
 
 PUBLIC: Final = "associative_scan"
 
 
-@repeated
+@traced_once
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Tree, reverse: bool = False, axis: int = 0) -> Tree:
     """The running combinations of `elems` along an axis: elems[0], fn(elems[0], elems[1]), fn(that, elems[2]), ...
 

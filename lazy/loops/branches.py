@@ -23,7 +23,7 @@ from loopgrad.lazy.loops.traced_functions import Traced, kind_of, trace_tree
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_value, copied, is_scalar, wrap
 from loopgrad.lazy.tensor.operands import Shape, as_bool
 from loopgrad.lazy.tensor.promotion import promote_all, promote_weak
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.storage import private
 from loopgrad.lazy.tensor.trees import Tree, flatten, leaf_names, map_leaves, structure_error, unflatten
 
@@ -34,7 +34,7 @@ PUBLIC: Final = "cond switch"
 Branch = Callable[..., Any]
 
 
-@repeated
+@traced_once
 def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) -> Tree:
     """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`.
 
@@ -59,7 +59,7 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
     return _choose("cond", as_bool(predicate)._value, [true_fun, false_fun], operands, ("true_fun", "false_fun"))
 
 
-@repeated
+@traced_once
 def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tree:
     """`branches[index](*operands)`; an index out of range takes the nearest branch.
 

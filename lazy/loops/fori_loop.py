@@ -21,13 +21,13 @@ from loopgrad.lazy.loops.traced_functions import (
 )
 from loopgrad.lazy.loops.trip_count import trip_count
 from loopgrad.lazy.tensor.core import ArrayLike
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten
 
 PUBLIC: Final = "fori_loop"
 
 
-@repeated
+@traced_once
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,

@@ -27,13 +27,13 @@ from loopgrad.lazy.loops.traced_functions import (
 from loopgrad.lazy.loops.trip_count import note_span
 from loopgrad.lazy.tensor.core import as_tensor, constant, wrap
 from loopgrad.lazy.tensor.errors import TracedValueError
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, unflatten
 
 PUBLIC: Final = "scan"
 
 
-@repeated
+@traced_once
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Tree,

@@ -32,7 +32,7 @@ from loopgrad.lazy.loops.traced_functions import (
 )
 from loopgrad.lazy.tensor.core import ArrayLike
 from loopgrad.lazy.tensor.operands import Shape
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten
 
 PUBLIC: Final = "EndlessLoopError while_loop"
@@ -42,7 +42,7 @@ class EndlessLoopError(LoopgradError, ValueError):
     """A while loop whose condition can't change."""
 
 
-@repeated
+@traced_once
 def while_loop(
     cond_fun: Callable[[Any], ArrayLike],
     body_fun: Callable[[Any], Any],

@@ -119,10 +119,12 @@ _UNKNOWN: Final = _NOTHING._replace(sited=True)  # of a call that wasn't met
 
 
 class Calls:
-    """What is known of the calls of one function, which may give `views`."""
+    """What is known of the calls of one function, which may give `views`. `often`: each call is looked at, however many
+    before it weren't known."""
 
-    def __init__(self, views: bool = False) -> None:
+    def __init__(self, views: bool = False, often: bool = False) -> None:
         self._views = views
+        self._often = often
         self._missed = 0  # calls in a row that weren't known
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
         self._steps = 0  # of all that are known
@@ -132,7 +134,7 @@ class Calls:
         tensors: list[TensorCore] = []
         operands: list[Value] = []
         self._missed += 1
-        seldom = self._missed > MOST_MISSED and self._missed % SELDOM != 0
+        seldom = self._missed > MOST_MISSED and self._missed % SELDOM != 0 and not self._often
         words = None if seldom else call_words(args, options, tensors, operands)
         if words is None:
             return function(*args, **options)
@@ -184,8 +186,15 @@ class Calls:
 def repeated(function: F) -> F:
     """The function, which notes again what it noted for arguments alike. It must look at no tensor but its arguments,
     and at no setting but those of a `Config`."""
-    calls = Calls()
+    return _remembering(function, Calls())
 
+
+def traced_once(function: F) -> F:
+    """The same of a function that traces functions of the user's, which takes much longer than to look for a call."""
+    return _remembering(function, Calls(often=True))
+
+
+def _remembering(function: F, calls: Calls) -> F:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         return function(*args, **options) if AMBIENT.plain is None else calls.result(function, args, options)

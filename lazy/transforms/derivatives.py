@@ -29,7 +29,7 @@ from loopgrad.lazy.numpy.movement import expand_dims
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, as_tensor, is_scalar, wrap
 from loopgrad.lazy.tensor.ongoing_derivations import derivation
 from loopgrad.lazy.tensor.promotion import promote, promote_weak
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.storage import as_array, is_array_without_axes, private
 from loopgrad.lazy.tensor.trees import (
     Tree,
@@ -291,7 +291,7 @@ def matched(what: str, structure: Any, like: Sequence[Value], tree: Tree) -> lis
 # ---- forward
 
 
-@repeated
+@traced_once
 def jvp(fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """`(fun(*primals), tangent)`: the derivative of `fun` along `tangents`, by forward mode.
 
@@ -483,7 +483,7 @@ def hessian(
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
-@repeated
+@traced_once
 def hvp(fun: Function, primals: Any, tangents: Any) -> Any:
     """The Hessian of a scalar function times a vector, without the Hessian: forward over reverse (Pearlmutter, 1994).
 

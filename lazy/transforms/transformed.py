@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any
 
 from loopgrad.lazy.tensor.function_words import MadeFrom
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 
 Function = Callable[..., Any]
 
@@ -30,7 +30,7 @@ class TransformedFunction(MadeFrom):
         update_wrapper(self, fun)
         self._transform, self._fun, self._call = transform, fun, call
 
-    @repeated
+    @traced_once
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._call(*args, **kwargs)
 

@@ -15,7 +15,7 @@ from loopgrad.lazy.loops.scan import scan
 from loopgrad.lazy.numpy.movement import concat, reshape
 from loopgrad.lazy.tensor.core import as_tensor
 from loopgrad.lazy.tensor.operands import Shape, joined_shape
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, map_leaves
 from loopgrad.lazy.transforms.transformed import TransformedFunction
 from loopgrad.lazy.transforms.vmap import vmap
@@ -105,7 +105,7 @@ def _check_extents(cores: list[list[str]] | None, shapes: list[Shape], signature
                 raise ShapeError(explained("vectorize", f"one extent of {name} in {signature}", got, "check the axes"))
 
 
-@repeated
+@traced_once
 def map(f: Function, xs: Tree, *, batch_size: int | None = None) -> Tree:
     """`f(x)` for each row x of `xs`, a tree of arrays with equal first axes, one after the other; the results stacked.
 

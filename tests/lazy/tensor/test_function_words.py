@@ -227,6 +227,15 @@ def test_errors_come_each_time_from_the_line_that_asks() -> None:
             lg.grad(lambda v: v * 2.0)(lg.asarray(X))
 
 
+def test_a_function_is_found_after_many_that_came_once() -> None:
+    x = lg.asarray(X)
+    for number in range(repeated_calls.MOST_MISSED + 1):
+        lg.vmap(scaled(1000.0 + number))(x)
+    for _ in range(2):
+        lg.vmap(scaled(2.0))(x)
+    assert runs(lambda: lg.vmap(scaled(2.0))(x), scaled(2.0).__code__) == 0
+
+
 def test_calls_with_many_operations_are_forgotten_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeated_calls, "MOST_REMEMBERED", 64)
     calls = repeated_calls.Calls()
