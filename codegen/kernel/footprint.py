@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, Final
 
@@ -72,8 +73,11 @@ def scattered_reads(kernel: Kernel) -> list[Read]:
 
 
 def _lies_in_order(index: Linear | None) -> bool:
-    """Whether lanes in their order are the nearer to each other in memory, the later the dim of the domain."""
-    return index is not None and _by_distance([abs(f) for f in index.factors]) == (*range(len(index.factors)),)[::-1]
+    """Whether lanes in their order are the nearer to each other in memory, the later the dim of the domain. Along dims
+    that the index doesn't depend on they read the same again, for which no order has fewer places."""
+    if index is None:
+        return False
+    return all(far >= near for far, near in pairwise([abs(f) for f in index.factors if f]))
 
 
 def _by_distance(distance: Sequence[Any]) -> Order:
