@@ -1,17 +1,21 @@
 """A graph apart from its extents.
 
 Enters: a Graph. Leave: its skeleton (operations, how they are connected, dtypes, ranks, attributes), which graphs share
-that differ in integers alone; and these integers, those of shapes and of attributes, in the order of a walk.
+that differ in integers alone; and these integers, those of shapes and of attributes, in the order of a walk. A float
+of an attribute that is a whole number is one of them: means divide by extents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from loopgrad.graph.key import RAISING, encode_attr
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
 from loopgrad.graph.types import StackType, TensorType
+
+MOST_COUNTED: Final = 2.0**53
+"""Larger floats aren't told from the next integer."""
 
 Skeleton = tuple[Hashable, ...]
 Type = TensorType | StackType
@@ -70,8 +74,16 @@ def _attr(value: Any, words: list[Hashable], integers: list[int]) -> None:
             _attr(item, words, integers)
     elif kind is TensorType:
         _type(value, words, integers)
+    elif kind is float and _counts(value):
+        words.append(float)
+        integers.append(int(value))
     else:
         words.append(encode_attr(value))
+
+
+def _counts(value: float) -> bool:
+    """Whether it may be an extent, or follow from some."""
+    return 1.0 <= value < MOST_COUNTED and value.is_integer()
 
 
 def with_integers(graph: Graph, integers: Sequence[int]) -> Graph:
@@ -108,4 +120,6 @@ def _new_attr(value: Any, given: Iterator[int]) -> Any:
         return next(given)
     if kind is tuple:
         return tuple([_new_attr(item, given) for item in value])
+    if kind is float and _counts(value):
+        return next(given) * 1.0
     return _new_type(value, given) if kind is TensorType else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import copysign, isnan, prod
+from math import copysign, frexp, isnan, prod
 from typing import Any, Final
 
 import numpy
@@ -158,7 +158,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 def scalar_text(value: Any) -> str:
     """A Python scalar as text that differs where bits of it differ: Python writes NaN without its sign."""
-    if type(value) is float and value == value:
+    if isinstance(value, float) and value == value:
         return repr(value)
     if isinstance(value, complex):
         return f"complex({scalar_text(value.real)},{scalar_text(value.imag)})"
@@ -170,6 +170,17 @@ def scalar_text(value: Any) -> str:
 def integer(value: Any) -> int:
     """A number as an int; what is one already (codegen.extents has ints of its own) stays as it is."""
     return +value if isinstance(value, int) else int(value)
+
+
+def floating(value: Any) -> float:
+    """A number as a float; what is one already (codegen.extents has floats of its own) stays as it is."""
+    return value if isinstance(value, float) and not isinstance(value, np.floating) else float(value)
+
+
+def power_of_two(value: float) -> bool:
+    """Whether a number's size is a power of two; one of codegen.extents says so itself."""
+    own = getattr(value, "power_of_two", None)
+    return bool(abs(frexp(value)[0]) == 0.5 if own is None else own())
 
 
 def dtype_named(name: str) -> DType:

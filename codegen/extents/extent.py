@@ -15,6 +15,7 @@ from loopgrad.codegen.extents.decisions import (
     ExtentDecisions,
     Operand,
     Terms,
+    bits_of_double,
     combined,
     constant,
     multiplied,
@@ -27,6 +28,7 @@ PIECE: Final = "314159265{:09d}"
 """An integer in texts that stands for a piece: as long as any, and one that programs don't have."""
 
 INTEGER: Final = re.compile(r"-?\d+")
+FLOAT: Final = re.compile(r"-?\d+(?:\.\d+(?:e[-+]\d+)?|e[-+]\d+)")
 INTEGERS: Final = frozenset({int, bool})
 
 
@@ -162,8 +164,19 @@ class Measure(SymbolicNumber):
     def _decided(self, operation: str, other: Any) -> bool:
         return _compared(self.decisions, operation, self, other)
 
+    def double_bits(self, bits: int) -> Any:
+        """Of the double that is equal to it, rounded to a float of so many bits."""
+        value = OPERATIONS["double_bits"](self.value, bits)
+        return Extent(self.decisions, (((self.decisions.atom("double_bits", self.terms, bits),), 1),), value)
+
+    def power_of_two(self) -> bool:
+        """Whether its size is one."""
+        outcome = OPERATIONS["power_of_two"](self.value, 0)
+        atom = self.decisions.atom("power_of_two", self.terms)
+        return not self.decisions.decide("eq", (((atom,), 1),), not outcome)
+
     def __repr__(self) -> str:
-        return repr(self.fixed())
+        return Piece(self, PIECE.format(self.decisions.piece(self.terms, "", self.value)))
 
     def __format__(self, form: str) -> str:
         return format(self.fixed(), form)
@@ -309,11 +322,12 @@ class Extent(SymbolicNumber):
 
 
 class Piece(str):
-    """The text of an extent. Compared with the text of another integer it is what the integers are."""
+    """The text of an extent, or of a float. Compared with the text of another number of its kind it is what the numbers
+    are."""
 
-    extent: Extent
+    extent: Extent | Measure
 
-    def __new__(cls, extent: Extent, text: str) -> Piece:
+    def __new__(cls, extent: Extent | Measure, text: str) -> Piece:
         piece = super().__new__(cls, text)
         piece.extent = extent
         return piece
@@ -322,15 +336,24 @@ class Piece(str):
         return super().__hash__()
 
     def __eq__(self, other: object) -> bool:
+        kind = type(self.extent)
         if type(other) is Piece:
-            return self.extent == other.extent
-        return isinstance(other, str) and INTEGER.fullmatch(other) is not None and self.extent == int(other)
+            return kind is type(other.extent) and self.extent == other.extent
+        form, number = (INTEGER, int) if kind is Extent else (FLOAT, float)
+        return isinstance(other, str) and form.fullmatch(other) is not None and self.extent == number(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __int__(self) -> int:
         return int(self.extent)
+
+
+def double_bits(value: Any, bits: int) -> int:
+    """Of the double that is equal to a number, rounded to a float of 32 or 64 bits."""
+    if type(value) is Measure:
+        return value.double_bits(bits)  # type: ignore[no-any-return]
+    return bits_of_double(value, bits)
 
 
 def integer_of(text: str) -> int:

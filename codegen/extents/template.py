@@ -68,7 +68,7 @@ class Templates:
 
     def terms(self, number: str) -> Terms | None:
         """The polynomial that an integer in a text stands for."""
-        found = PIECES.fullmatch(number.removeprefix("-"))
+        found = PIECES.fullmatch(number.removeprefix("-").removeprefix("0x"))
         if found is None:
             return None
         terms, _ = self._pieces[int(found[1])]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, KOp, KValue
 from loopgrad.graph.nodes import NO_ATTRS
-from loopgrad.graph.types import DType, bool_, int64, integer, scalar_text
+from loopgrad.graph.types import DType, bool_, floating, int64, integer, scalar_text
 
 Position = int | KValue
 
@@ -202,5 +202,5 @@ def _as_kind(value: Any, dtype: DType) -> Any:
         case "i" | "u":
             return integer(value)
         case "f":
-            return float(value)
+            return floating(value)
     return complex(value)

@@ -23,7 +23,7 @@ from loopgrad.graph.passes.simplify_movement import MOVEMENT_RULES
 from loopgrad.graph.passes.simplify_positions import POSITION_RULES
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import DType, TensorType, power_of_two
 
 Rule = Callable[[Node, GraphBuilder], Value | None]
 
@@ -157,7 +157,7 @@ def _div_constant(node: Node, builder: GraphBuilder) -> Value | None:
         return None
     if c == 1:
         return x
-    if not _is_float(x) or c == 0 or abs(frexp(c)[0]) != 0.5:
+    if not _is_float(x) or c == 0 or not power_of_two(c):
         return None
     normal = {"float64": 1000, "float32": 100, "bfloat16": 100}.get(x.dtype.name, 10)
     if abs(frexp(c)[1]) > normal:

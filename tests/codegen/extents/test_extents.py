@@ -11,13 +11,13 @@ import pytest
 
 from loopgrad.codegen.extents.conditions import conditions
 from loopgrad.codegen.extents.decisions import ExtentDecisions
-from loopgrad.codegen.extents.extent import Extent, Piece, integer_of
+from loopgrad.codegen.extents.extent import Extent, Piece, double_bits, integer_of
 from loopgrad.codegen.extents.template import Templates
 from loopgrad.codegen.extents.variables import variables
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.skeleton import outlined, with_integers
-from loopgrad.graph.types import TensorType, float64
+from loopgrad.graph.types import TensorType, float64, floating, power_of_two, scalar_text
 
 NUMBERS = (0, 1, 2, 3, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 1000, 4096, 65535, 65536, 65537)
 
@@ -54,7 +54,14 @@ def written(n: int, m: int) -> Any:
     return ("same" if names[0] == names[1] else "other", "one" if names[1] == "1" else integer_of(names[0]) * 2)
 
 
-@pytest.mark.parametrize("function", [chunks, offsets, costs, tables, written])
+def floats(n: int, m: int) -> Any:
+    """As code has constants of them."""
+    x = 1.0 * n
+    kind = "same" if scalar_text(x) == scalar_text(1.0 * m) else "power" if power_of_two(x) else "other"
+    return kind, double_bits(x, 64), double_bits(x / 3.0, 32), f"0x{double_bits(floating(x), 32):016X}"
+
+
+@pytest.mark.parametrize("function", [chunks, offsets, costs, tables, written, floats])
 def test_filled_in_is_computed(function: Callable[[int, int], Any]) -> None:
     """For each pair of numbers for which what was recorded of another pair holds."""
     rng = np.random.default_rng(3)
@@ -115,12 +122,12 @@ def test_an_extent_is_an_int() -> None:
 
 def test_integers_of_a_graph_come_back() -> None:
     def body(x: Any) -> Any:
-        return (ops.reshape(ops.slice(x, (2, 0), (7, 3), (1, 1)), (15,)),)
+        return (ops.div(ops.reshape(ops.slice(x, (2, 0), (7, 3), (1, 1)), (15,)), 21.0),)
 
     graph, _ = trace(body, [TensorType((9, 3), float64)])
     skeleton, integers = outlined(graph)
-    assert {9, 3, 7, 15} <= set(integers)
-    larger = [{9: 90, 7: 70, 15: 204}.get(i, i) for i in integers]
+    assert {9, 3, 7, 15, 21} <= set(integers)
+    larger = [{9: 90, 7: 70, 15: 204, 21: 210}.get(i, i) for i in integers]
     again = outlined(with_integers(graph, larger))
     assert again == (skeleton, larger)
 

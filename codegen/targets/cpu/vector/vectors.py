@@ -12,7 +12,6 @@ doesn't dominate what follows.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from loopgrad.codegen.extents.extent import integer_of
+from loopgrad.codegen.extents.extent import double_bits, integer_of
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64, integer
 
 T = TypeVar("T")
@@ -58,11 +57,11 @@ def literal(type: str, value: float | int | bool) -> str:
         return "true" if value else "false"
     if type not in _ROUNDED:
         return f"{integer(value):d}"
-    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, which struct refuses
+    if type in ("float", "double"):
+        return f"0x{double_bits(value, _ROUNDED[type].bits):016X}"
+    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity
         exact = np.asarray(float(value)).astype(_ROUNDED[type].np)
-    if type in ("half", "bfloat"):
-        return f"0x{'H' if type == 'half' else 'R'}{int(exact.view(np.uint16)):04X}"
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
+    return f"0x{'H' if type == 'half' else 'R'}{int(exact.view(np.uint16)):04X}"
 
 
 class FunctionText:
