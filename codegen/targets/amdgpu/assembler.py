@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.llvm_gpu.assembler import llvm_type
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
+from loopgrad.codegen.targets.llvm_gpu.spelling import llvm_type
 
 UPWARDS: Final = {"f32": 1.5 * 2.0**-24, "f64": 1.5 * 2.0**-53}  # times a number: one or two of its ulps
 

@@ -7,12 +7,9 @@ one that ends.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
-
-import numpy as np
 
 from loopgrad.codegen.targets.gpu.assembler import (
     VECTOR_BYTES,
@@ -25,40 +22,10 @@ from loopgrad.codegen.targets.gpu.assembler import (
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
-from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE, TYPE
+from loopgrad.codegen.targets.llvm_gpu.spelling import literal, llvm_type, result_type, vector_types
+from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE
 
 WORDS: Final = ("table", "across", "along", "first", "end", "lanes")
-
-
-def llvm_type(type: str) -> str:
-    return TYPE.get(type, type)
-
-
-def literal(type: str, value: float | int | bool) -> str:
-    """The text of a constant; integers wrap to their width, floats beyond the range are infinity."""
-    if type == "bool":
-        return "true" if value else "false"
-    if type[0] == "i":
-        bits = int(type[1:])
-        whole = int(value) & ((1 << bits) - 1)
-        return str(whole - (1 << bits) if whole >> (bits - 1) else whole)
-    with np.errstate(all="ignore"):
-        exact = np.asarray(value).astype(f"f{SIZE[type]}")
-    if type == "f16":
-        return f"0xH{int(exact.view(np.uint16)):04X}"
-    return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
-
-
-def _vector(type: str, count: int) -> tuple[str, str, int]:
-    """The type of elements side by side, that of as many words, in which all targets load and store; their bytes."""
-    bytes = count * SIZE[type]
-    return f"<{count} x {llvm_type(type)}>", f"<{bytes // 4} x i32>", bytes
-
-
-def _returned(types: Sequence[str]) -> str:
-    """What a function of results of these types returns."""
-    kinds = [llvm_type(t) for t in types]
-    return kinds[0] if len(kinds) == 1 else f"{{ {', '.join(kinds)} }}"
 
 
 class LlvmAssembler:
@@ -293,12 +260,12 @@ class LlvmAssembler:
         self._write(self._address(address), value)
 
     def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
-        _, words, bytes = _vector(type, count)
+        _, words, bytes = vector_types(type, count)
         return self._elements(self._load_words(address, words, bytes, invariant), type, count)
 
     def _elements(self, loaded: str, type: str, count: int) -> list[Val]:
         """Of words."""
-        kind, words, _ = _vector(type, count)
+        kind, words, _ = vector_types(type, count)
         vector = self._recast(loaded, words, kind)
         return [self._value(type, f"extractelement {kind} {vector}, i32 {i}") for i in range(count)]
 
@@ -306,7 +273,7 @@ class LlvmAssembler:
         self._store_vector(self._address(address), values)
 
     def _store_vector(self, place: str, values: Sequence[Val]) -> None:
-        kind, words, bytes = _vector(values[0].type, len(values))
+        kind, words, bytes = vector_types(values[0].type, len(values))
         vector = "poison"
         for i, x in enumerate(values):
             name = self._name()
@@ -379,10 +346,10 @@ class LlvmAssembler:
             self._functions[name] = self._function_of(name, [v.type for v in operands], make)
         types = self._functions[name]
         arguments = ", ".join(f"{llvm_type(v.type)} {v.id}" for v in operands)
-        called = self._value(types[0], f"call {_returned(types)} @lg.{name}({arguments})")
+        called = self._value(types[0], f"call {result_type(types)} @lg.{name}({arguments})")
         if len(types) == 1:
             return (called,)
-        parts = [f"extractvalue {_returned(types)} {called.id}, {i}" for i in range(len(types))]
+        parts = [f"extractvalue {result_type(types)} {called.id}, {i}" for i in range(len(types))]
         return tuple([self._value(t, part) for t, part in zip(types, parts, strict=True)])
 
     def _function_of(
@@ -396,11 +363,11 @@ class LlvmAssembler:
         kinds = [r.type for r in results]
         packed = results[0].id if len(kinds) == 1 else "poison"
         for i, r in enumerate(results if len(kinds) > 1 else ()):
-            packed = self._value("", f"insertvalue {_returned(kinds)} {packed}, {llvm_type(r.type)} {r.id}, {i}").id
+            packed = self._value("", f"insertvalue {result_type(kinds)} {packed}, {llvm_type(r.type)} {r.id}, {i}").id
         parameters = ", ".join(f"{llvm_type(t)} %x{i}" for i, t in enumerate(types))
         attributes = f"noinline nounwind {self.flavour.fast_attributes if self.fast else ''}".rstrip()
-        head = f"define internal {_returned(kinds)} @lg.{name}({parameters}) {attributes} {{\nentry:"
-        end = f"  ret {_returned(kinds)} {packed}\n}}"
+        head = f"define internal {result_type(kinds)} @lg.{name}({parameters}) {attributes} {{\nentry:"
+        end = f"  ret {result_type(kinds)} {packed}\n}}"
         self.declarations["\n".join([head, *self._locals, *self._lines, end])] = None
         self._lines, self._locals, self.label, self._count = outer
         return kinds
@@ -464,7 +431,7 @@ class LlvmAssembler:
         self._write(self._cell(self.flavour.workgroup, array, value.type, index), value)
 
     def shared_get_vector(self, array: str, index: Val, type: str, count: int) -> list[Val]:
-        _, words, bytes = _vector(type, count)
+        _, words, bytes = vector_types(type, count)
         name, place = self._name(), self._cell(self.flavour.workgroup, array, type, index)
         self._put(f"{name} = load {words}, {place}, align {bytes}")
         return self._elements(name, type, count)

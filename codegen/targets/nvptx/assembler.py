@@ -16,8 +16,8 @@ from math import log
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, Val, Variable, WarpgroupUnits
-from loopgrad.codegen.targets.llvm_gpu.assembler import literal
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
+from loopgrad.codegen.targets.llvm_gpu.spelling import literal
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
 

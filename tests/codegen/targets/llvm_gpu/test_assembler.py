@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from loopgrad.codegen.targets.amdgpu.assembler import AmdgpuAssembler
-from loopgrad.codegen.targets.llvm_gpu.assembler import literal
 from tests.simulator.code import GROUP, HostAssembler, flavour, generate
 from tests.simulator.driver import Image
 
@@ -40,26 +39,6 @@ def run(write, *arrays):
 def element(b, base, index, size):
     wide = b.inst("UConvert", "i64", index)
     return b.inst("IAdd", "i64", base, b.inst("IMul", "i64", wide, b.const("i64", size)))
-
-
-@pytest.mark.parametrize(
-    ("type", "value", "text"),
-    [
-        ("bool", True, "true"),
-        ("i8", 255, "-1"),
-        ("i32", -(1 << 31), "-2147483648"),
-        ("i64", (1 << 63) + 5, str(5 - (1 << 63))),
-        ("f64", 0.1, "0x3FB999999999999A"),
-        ("f32", 0.1, "0x3FB99999A0000000"),
-        ("f32", 1e300, "0x7FF0000000000000"),
-        ("f32", 1e-45, "0x36A0000000000000"),
-        ("f16", 65536.0, "0xH7C00"),
-        ("f16", -2.0, "0xHC000"),
-        ("f64", float("nan"), "0x7FF8000000000000"),
-    ],
-)
-def test_literals(type, value, text):
-    assert literal(type, value) == text
 
 
 def test_a_workgroup_exchanges_values_at_a_barrier():
