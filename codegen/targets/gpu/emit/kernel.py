@@ -34,8 +34,10 @@ from loopgrad.codegen.targets.gpu.emit.memory import LeftInScratch
 from loopgrad.codegen.targets.gpu.emit.own_arrays import HeldArrays
 from loopgrad.codegen.targets.gpu.emit.resume import Resume
 from loopgrad.codegen.targets.gpu.emit.window_sum import HeldSample
+from loopgrad.codegen.targets.gpu.lanes.analysis import straight
 from loopgrad.codegen.targets.gpu.lanes.box_tiles import BoxTiles
 from loopgrad.codegen.targets.gpu.lanes.held_rows import RegisterRows
+from loopgrad.codegen.targets.gpu.lanes.interleaved import touches_in_turns
 from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct
 from loopgrad.codegen.targets.gpu.lanes.matrix_rectangles import emit_matrix_rectangle
 from loopgrad.codegen.targets.gpu.lanes.measured_order import MeasuredOrder
@@ -48,7 +50,7 @@ from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.lanes.stage_arrays import StageArrays, barriers
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
-from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, shared_idle, short
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, emit_together, shared_idle, short
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
@@ -306,10 +308,16 @@ def stride(e: Emitter, words: LaunchWords, unit: Val, nothing: Val, body: Callab
 
 
 def emit_lane(e: Emitter, lane: Val) -> None:
-    e.lane = short(e, lane)
-    e.restart()
-    e.values.update(zip(e.kernel.body.arguments, digits(e, e.lane, e.kernel.domain), strict=True))
-    emit_block(e, e.kernel.body)
+    def enter() -> None:
+        e.lane = short(e, lane)
+        e.restart()
+        e.values.update(zip(e.kernel.body.arguments, digits(e, e.lane, e.kernel.domain), strict=True))
+
+    if straight(e.kernel) and touches_in_turns(e.kernel):
+        emit_together(e, [enter], e.kernel.body, emit_block)
+    else:
+        enter()
+        emit_block(e, e.kernel.body)
 
 
 def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:

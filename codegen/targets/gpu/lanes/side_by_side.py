@@ -18,6 +18,7 @@ from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, of_words, to_memory, words_of
+from loopgrad.codegen.targets.gpu.lanes.interleaved import interleaved
 from loopgrad.codegen.targets.gpu.lanes.windows import overlapping
 from loopgrad.graph.types import DType
 
@@ -43,7 +44,7 @@ def lanes_side_by_side(kernel: Kernel, most: int) -> int:
         return 1
     forms, side = _forms(kernel), most
     while side > 1:
-        together = _together(kernel, side, forms)
+        together = _together(kernel, side, forms) + [op for group in interleaved(kernel, side) for op in group.ops]
         widest = max([element_size(kernel, op) for op in together], default=0)
         if widest and side * widest <= VECTOR_BYTES:
             worth = overlapping(kernel, side) or len(together) > _scattered(kernel, forms, together)

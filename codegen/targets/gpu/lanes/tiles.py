@@ -25,6 +25,7 @@ from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory import contribution_place
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.emit.shared_branches import for_all_lanes
+from loopgrad.codegen.targets.gpu.lanes.interleaved import InterleavedLanes
 from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
     GroupPartials,
@@ -226,8 +227,12 @@ def emit_together(
         e.values = dict(outer)
         start()
         lanes.append((e.values, e.lane, e.position))
+    own = [values for values, _, _ in lanes]
+    turns = InterleavedLanes(e, side, len(lanes)) if block is e.kernel.body and inside is None else None
 
     def emit(op: KOp) -> None:
+        if turns is not None and turns.emit(op, own):
+            return
         operands = [[values[v] for v in op.operands] for values, _, _ in lanes]
         if op.opcode in ("reduce", "scan") and len(op.operands) == 1 and e.contribution.meets:
             e.contribution.add(e, op.attrs.get("slot", 0), *[x for (x,) in operands])
@@ -252,7 +257,7 @@ def emit_together(
 
     for step in with_joint_quotients(loads_first(e, block, len(lanes)), e.b.shared_quotients):
         if isinstance(step, JointQuotients):
-            emit_joined(e, step, [values for values, _, _ in lanes], emit)
+            emit_joined(e, step, own, emit)
         else:
             emit(step)
     yielded = [tuple([values[v] for v in block.yields]) for values, _, _ in lanes]
