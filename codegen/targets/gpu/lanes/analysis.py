@@ -48,5 +48,9 @@ def weight_of(ops: Iterable[KOp]) -> int:
 
 def small(kernel: Kernel) -> bool:
     """Whether a lane needs few registers by all appearances."""
-    wide = any(v.dtype.is_float and v.dtype.bits > 32 for op in walk(kernel.body) for v in op.results)
-    return not wide and weight(kernel) <= SMALL
+    return not doubles(kernel) and weight(kernel) <= SMALL
+
+
+def doubles(kernel: Kernel) -> bool:
+    """Whether a lane has floats of more than 32 bits."""
+    return any(v.dtype.is_float and v.dtype.bits > 32 for op in walk(kernel.body) for v in op.results)

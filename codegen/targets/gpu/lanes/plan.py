@@ -29,7 +29,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter, register_type
 from loopgrad.codegen.targets.gpu.interface import NO_MATRICES, SubgroupShapes
-from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
+from loopgrad.codegen.targets.gpu.lanes.analysis import doubles, straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
 from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
@@ -42,7 +42,8 @@ from loopgrad.graph.types import DType
 
 TILES_OF_ROW: Final = 8  # where tiles are of one row each, at least: the last one may be nearly empty
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
-UNROLLED_WEIGHT: Final = 400
+UNROLLED_WEIGHT: Final = 450
+DOUBLE_WEIGHT: Final = 444  # with floats of 64 bits, which take two registers
 STREAMED: Final = 16  # bytes of an array that an invocation reads at once, but of FEWEST_STREAMED lanes
 FEWEST_STREAMED: Final = 4
 SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation, where that leaves memory for workgroups beside it
@@ -217,10 +218,13 @@ def many_sums(kernel: Kernel) -> bool:
 
 def most_unrolled(kernel: Kernel) -> int:
     """As many lanes at once as keep the code small. On an H200 a sum of sines and exponentials takes 1.38 times as long
-    one lane after the other, a product and a sum of two arrays 1.05 times."""
+    one lane after the other, a product and a sum of two arrays 1.05 times. Prices of options (weight 112) take 1.12
+    times as long with two lanes as with four, in float64 1.38 times with four; with their derivatives and sum (222)
+    1.09 times with one, 1.21 with four."""
     if not straight(kernel):
         return 1
-    return power_below(min(MOST_UNROLLED, UNROLLED_WEIGHT // weight(kernel)))
+    most = DOUBLE_WEIGHT if doubles(kernel) else UNROLLED_WEIGHT
+    return power_below(min(MOST_UNROLLED, most // weight(kernel)))
 
 
 def most_streamed(kernel: Kernel) -> int:
