@@ -2,7 +2,8 @@
 
 A list that is run again becomes a graph, launched by one call. What the tables say may change between runs of the same
 graph, but for the addresses that a library was given: a list with its calls becomes a graph when it is run a second
-time with the same ones. On an H200 the launch of a graph costs the host 1.6 us for one kernel as for six, which by
+time with the same ones, and has some graphs at a time, because results that are replaced call by call lie in two places
+in turn. On an H200 the launch of a graph costs the host 1.6 us for one kernel as for six, which by
 themselves cost it 4.2 and 22; and kernels follow each other after 0.3 us there, in a stream after 1.1.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PACKED: Final = struct.Struct("<Qqqqqq6Q")
 WORDS: Final = 6
 BLOCK: Final = 128  # launches whose arguments lie together
+MOST_PLACES: Final = 4  # addresses of libraries' arrays that are remembered, with their graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class StreamCommands:
         self._executable: Any = None
         self._reports: StreamSharedWords | None = None
         self._given: list[Words] = []  # to libraries
-        self._latest = b""  # what these words were in the last run, if it was a list
+        self._graphs: dict[bytes, Any] = {}  # by what these words were in the last runs, the latest last; or None
 
     def begin(self) -> None:
         self.nodes.clear()
@@ -91,7 +93,6 @@ class StreamCommands:
         self._capturable = True
         self._long = self._ran = False
         self._given.clear()
-        self._latest = b""
         self._drop()
 
     def dispatch(self, pipeline: Function, groups: int, push: Push) -> None:
@@ -176,12 +177,15 @@ class StreamCommands:
     def issue(self, report: StreamSharedWords | None) -> None:
         """Put everything on the stream, the way of the report to the host included."""
         count = len(self.nodes) + (report is not None)
-        if self._again and (self._long or count >= self._api.graph_size) and self._ready(report):
-            self._api.launch_graph(self._executable)
+        executable = None
+        if self._again and (self._long or count >= self._api.graph_size):
+            executable = self._ready(report)
+        if executable is None:
+            self._each()
+        else:
+            self._api.launch_graph(executable)
             if self._reports is report:
                 return
-        else:
-            self._each()
         if report is not None:
             report.depart()
 
@@ -189,40 +193,49 @@ class StreamCommands:
         for node in self.nodes:
             node.issue(*node.arguments)
 
-    def _ready(self, report: StreamSharedWords | None) -> bool:
-        """Whether there is a graph of this run; it is made where it should be, not for what runs only once."""
-        if not self._given:
-            if self._executable is None and self._ran:
-                self._prepare(report)
-            self._ran = True
-            return self._executable is not None
-        now = b"".join([words.tobytes() for words in self._given])
-        if now != self._latest:  # also the first time: what a library loads then shouldn't be captured
-            self._drop()
-            self._latest = now
-            return False
-        if self._executable is None:
-            self._capture()
-        return self._executable is not None
+    def _ready(self, report: StreamSharedWords | None) -> Any | None:
+        """The graph of this run, if there is one; it is made where it should be, not for what runs only once."""
+        if self._given:
+            return self._ready_here(b"".join([words.tobytes() for words in self._given]))
+        if self._executable is None and self._ran:
+            self._prepare(report)
+        self._ran = True
+        return self._executable
 
-    def _capture(self) -> None:
-        """A graph of everything, with the addresses that libraries are given now."""
+    def _ready_here(self, words: bytes) -> Any | None:
+        """That with the addresses that libraries are given now, `words`."""
+        known = words in self._graphs  # not the first time: what a library loads then shouldn't be captured
+        executable = self._graphs.pop(words, None)
+        if known and executable is None:
+            executable = self._captured()
+        self._graphs[words] = executable
+        if len(self._graphs) > MOST_PLACES:
+            self._discard(self._graphs.pop(next(iter(self._graphs))))
+        return executable
+
+    def _captured(self) -> Any | None:
         graph = self._driver.captured(self._each)
         if graph is None:
             self._again = False
-            return
+            return None
         try:
-            self._executable = self._driver.with_room(lambda: self._api.instantiate(graph))
+            return self._driver.with_room(lambda: self._api.instantiate(graph))
         except StreamFailure:
             self._again = False
+            return None
         finally:
             self._api.destroy_graph(graph)
 
     def _drop(self) -> None:
-        if self._executable is not None:
-            self._driver.discard(self._api.destroy_executable, self._executable)
-            self._executable = self._reports = None
+        for executable in (self._executable, *self._graphs.values()):
+            self._discard(executable)
+        self._executable = self._reports = None
+        self._graphs.clear()
+
+    def _discard(self, executable: Any | None) -> None:
+        if executable is not None:
+            self._driver.discard(self._api.destroy_executable, executable)
 
     def __del__(self) -> None:
-        if getattr(self, "_executable", None) is not None:
+        if getattr(self, "_graphs", None) is not None:
             self._drop()

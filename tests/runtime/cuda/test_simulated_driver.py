@@ -379,6 +379,28 @@ def test_library_products_in_a_graph_see_new_addresses(sim):
 
 
 @inside
+def test_library_products_whose_results_replace_each_other_are_graphs(sim):
+    """Each result is held until there is a next, so that they lie in two places in turn; what checks indices, or reads
+    memory of another library, has one list of commands for both."""
+    rng = np.random.default_rng(10)
+    a, b, i = rng.normal(size=(110, 120)), rng.normal(size=(120, 120)) / 10, np.arange(110) % 7
+    results = []
+
+    def replace():
+        results.append(compiled(x, y, k))
+        del results[:-1]
+
+    with lg.options(check_indices=True):
+        compiled, x, y, k = lg.compile(lambda a, b, i: layers(a, b)[i] @ b), lg.asarray(a), lg.asarray(b), lg.asarray(i)
+        for _ in range(6):
+            replace()
+        for _ in range(3):
+            calls = spent(sim, replace)
+            assert (calls["launches"], calls["graph_launches"]) == (0, 1)
+            np.testing.assert_allclose(np.asarray(results[0]), layers_reference(a, b)[i] @ b, rtol=0, atol=1e-12)
+
+
+@inside
 def test_library_products_where_streams_can_not_be_captured(sim, monkeypatch):
     monkeypatch.setattr(get_device("cuda:0").driver, "_captures", True)
     sim.set_state("captures", 0)
