@@ -20,6 +20,7 @@ from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
+from loopgrad.codegen.targets.gpu.lanes.joined_sums import with_joined_sums
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
@@ -75,7 +76,7 @@ class _Kernels:
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
-    launched = with_stack_rows(with_running_terms(straightened))
+    launched = with_stack_rows(with_joined_sums(with_running_terms(straightened)))
     program = with_epilogues(with_row_stages(with_pieces(launched), image.geometry))
     parted = [in_parts(kernel, options, image.geometry.wide) for kernel in program.kernels]
     program = replace(program, kernels=tuple(parted))

@@ -77,7 +77,7 @@ class _LaunchJoiner:
         b = self.kernels[second.kernel]
         a = _over_rows(self.kernels[first.kernel], b.domain)
         cut = _cut(a.domain, b.domain)
-        if cut is None or not (_plain(a) and _plain(b)) or weight(a) + cut.pieces * weight(b) > MOST_WEIGHT:
+        if cut is None or not (plain_lanes(a) and plain_lanes(b)) or weight(a) + cut.pieces * weight(b) > MOST_WEIGHT:
             return None
         made = self.handed_on(first, second)
         if not made:
@@ -115,7 +115,7 @@ class _LaunchJoiner:
 def _over_rows(kernel: Kernel, domain: Sequence[int]) -> Kernel:
     """A kernel of one dim over the rows of a domain of two, where it has as many elements of each."""
     (lanes, *others), rows = kernel.domain or (0,), domain[0] if len(domain) == 2 else 0
-    if others or not rows or lanes % rows or not _plain(kernel):
+    if others or not rows or lanes % rows or not plain_lanes(kernel):
         return kernel
     return with_rows(kernel, rows, lanes // rows) or kernel
 
@@ -130,7 +130,7 @@ def _cut(first: Sequence[int], second: Sequence[int]) -> _PieceCut | None:
     return _PieceCut(differing[0], size, whole // size) if not whole % size and whole <= MOST_PIECES * size else None
 
 
-def _plain(kernel: Kernel) -> bool:
+def plain_lanes(kernel: Kernel) -> bool:
     """Lanes in any order, which report nothing and keep nothing."""
     special = kernel.stages or kernel.stacks or kernel.errors or kernel.arrays or kernel.reductions
     return not special and kernel.running is None and kernel.order_key is None

@@ -1,0 +1,247 @@
+"""Launches whose lanes loop over the same elements, as one whose loop does what both did.
+
+    k0   s[j] = sum of g[i, j] over i                      s[j], t[j] = sums of g[i, j] and of g[i, j] * x[i, j],
+    k1   t[j] = sum of g[i, j] * x[i, j] over i      ->    in one loop, which reads g once
+
+Derivatives of what was added to all rows and of what multiplied all of them are such sums. The earlier launch is put
+off, with what needs it, so nothing between the two may change what these read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
+from loopgrad.codegen.kernel.passes import cse, dce, optimise
+from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
+from loopgrad.codegen.steps import named, slot_uses, with_blocks
+from loopgrad.codegen.targets.gpu.lanes.analysis import weight
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import plain_lanes
+from loopgrad.codegen.targets.gpu.lanes.row_stages import with_launched_kernels
+from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
+
+LARGE: Final = 1 << 16  # elements of an array that two launches had better read once
+HEAVIEST: Final = 400  # both together
+MOST_PASSED: Final = 32  # steps between the two
+
+
+def with_joined_sums(program: Program) -> Program:
+    """See the module's text."""
+    return _SumJoiner(program).run()
+
+
+class _SumJoiner:
+    def __init__(self, program: Program) -> None:
+        self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
+        self.uses = slot_uses(program)
+
+    def run(self) -> Program:
+        steps = self.block(self.program.steps)
+        if len(self.kernels) == len(self.program.kernels):
+            return self.program
+        return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
+
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        inner = [with_blocks(step, self.block) for step in steps]
+        if not any(isinstance(step, LaunchStep) and _sums(self.kernels[step.kernel]) for step in inner):
+            return tuple(inner)
+        done: list[Step] = []
+        for step in with_versions(inner, self.kernels, self.slots, self.uses):
+            done[:] = self.after(done, step) if isinstance(step, LaunchStep) else [*done, step]
+        return tuple(done)
+
+    def after(self, done: Sequence[Step], step: LaunchStep) -> list[Step]:
+        """These steps and this one, together with one of them where that can be."""
+        if _sums(self.kernels[step.kernel]) and not step.initials:
+            for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1):
+                before = done[place]
+                joined = self.joined(before, step) if isinstance(before, LaunchStep) else None
+                parts = (
+                    self.around(before, done[place + 1 :], step) if isinstance(before, LaunchStep) and joined else None
+                )
+                if joined is not None and parts is not None:
+                    launch = LaunchStep(self.added(joined[0]), joined[1])
+                    return [*done[:place], *parts[0], launch, *parts[1]]
+        return [*done, step]
+
+    def around(
+        self, first: LaunchStep, between: Sequence[Step], second: LaunchStep
+    ) -> tuple[list[Step], list[Step]] | None:
+        """The steps between the two, or parts of them: those that come before both, and those that need what the first
+        one makes; None where an order changes what is read."""
+        read, written = self.accesses(first)
+        early: list[Step] = []
+        late: list[Step] = []
+        for step in between:
+            if not isinstance(step, LaunchStep | RoutineStep):
+                return None
+            needs = not written.isdisjoint(named(step))
+            sooner, later = self.parts(step, written) if needs and isinstance(step, LaunchStep) else (step, step)
+            if needs:
+                late.append(later)
+                own_read, changed = self.accesses(later)
+                read, written = read | own_read, written | changed
+            if not needs or sooner is not later:
+                early.append(sooner)
+                if not self.accesses(sooner)[1].isdisjoint(read | written):
+                    return None
+        apart = written.isdisjoint(named(second)) and read.isdisjoint(self.accesses(second)[1])
+        return (early, late) if apart and not first.initials else None
+
+    def parts(self, step: LaunchStep, written: set[int]) -> tuple[LaunchStep, LaunchStep]:
+        """What a launch makes without these slots, and the rest; twice the launch, where it can't be divided."""
+        kernel = self.kernels[step.kernel]
+        stored = [p for p, param in enumerate(kernel.params) if param.access == "write"]
+        if step.initials or not plain_lanes(kernel) or any(param.access == "accumulate" for param in kernel.params):
+            return step, step
+        alone = {p: _storing(kernel, {p}) for p in stored}
+        free = {p for p, (_, used) in alone.items() if written.isdisjoint(step.slots[q] for q in used)}
+        if not free or len(free) == len(stored):
+            return step, step
+        made = [_storing(kernel, chosen) for chosen in (free, set(stored) - free)]
+        first, second = (LaunchStep(self.added(k), tuple([step.slots[q] for q in used])) for k, used in made)
+        return first, second
+
+    def added(self, kernel: Kernel) -> int:
+        self.kernels.append(kernel)
+        return len(self.kernels) - 1
+
+    def joined(self, first: LaunchStep, second: LaunchStep) -> tuple[Kernel, tuple[int, ...]] | None:
+        """The kernel of both, and the slots of its parameters."""
+        a, b = self.kernels[first.kernel], self.kernels[second.kernel]
+        if a.domain != b.domain or not _sums(a) or weight(a) + weight(b) > HEAVIEST:
+            return None
+        if any(len(set(step.slots)) < len(step.slots) for step in (first, second)):
+            return None
+        both = self.accesses(first)[0] & self.accesses(second)[0]
+        if not any(a.params[first.slots.index(slot)].size >= LARGE for slot in both):
+            return None
+        slots = [*dict.fromkeys([*first.slots, *second.slots])]
+        kernel = _in_one_loop(a, b, [[slots.index(s) for s in step.slots] for step in (first, second)])
+        if kernel is None:
+            return None
+        return kernel, tuple(slots)
+
+    def accesses(self, step: LaunchStep | RoutineStep) -> tuple[set[int], set[int]]:
+        """The slots that a step only reads, and those that it changes."""
+        if isinstance(step, RoutineStep):
+            return set(step.inputs), {*step.outputs, *step.scratch}
+        params = self.kernels[step.kernel].params
+        changed = {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
+        return set(named(step)) - changed, changed
+
+
+def _sums(kernel: Kernel) -> bool:
+    """Whether lanes run one loop each, which only reads and computes, and store what it makes."""
+    loops = [op for op in kernel.body.ops if op.blocks]
+    if len(loops) != 1 or loops[0].opcode != "for" or not plain_lanes(kernel):
+        return False
+    inside = all(map(_quiet, walk(loops[0].blocks[0])))
+    return inside and not any(param.access == "accumulate" for param in kernel.params)
+
+
+def _in_one_loop(a: Kernel, b: Kernel, places: Sequence[Sequence[int]]) -> Kernel | None:
+    """Both kernels' operations; None where their loops can't be one."""
+    arguments, ops = tuple([KValue(v.dtype) for v in a.body.arguments]), list[KOp]()
+    params: dict[int, BufferParam] = {}
+    for kernel, own in zip((a, b), places, strict=True):
+        copy = _Placed(kernel, own)
+        copy.env.update(zip(kernel.body.arguments, arguments, strict=True))
+        copy.body(kernel.body)
+        ops += copy.out
+        params.update(zip(own, kernel.params, strict=True))
+    name = f"{a.name}_{b.name.partition('_')[2]}"
+    ordered = tuple([params[place] for place in range(len(params))])
+    whole = cse.run(replace(a, name=name, params=ordered, body=Block(arguments, ops)))
+    order = _with_loops_together(whole.body.ops)
+    return None if order is None else optimise(_OneLoop(whole, order).run())
+
+
+def _with_loops_together(ops: Sequence[KOp]) -> list[KOp] | None:
+    """The operations in an order in which the two loops follow each other; None where they have other trips, or one
+    needs the other."""
+    first, second = (op for op in ops if op.blocks)
+    if first.operands[0] is not second.operands[0] or first.attrs != second.attrs:
+        return None
+    start, end = (next(i for i, op in enumerate(ops) if op is loop) for loop in (first, second))
+    needed, early = _read(second), list[KOp]()
+    for op in reversed(ops[start + 1 : end]):
+        if needed.intersection(op.results):
+            early.append(op)
+            needed |= _read(op)
+    if needed.intersection(first.results) or any(not _quiet(op) for op in early):
+        return None
+    moved = {id(op) for op in [*early, second]}
+    return [*ops[:start], *early[::-1], first, second, *[op for op in ops[start + 1 :] if id(op) not in moved]]
+
+
+def _quiet(op: KOp) -> bool:
+    return is_pure(op) or op.opcode == "load"
+
+
+def _read(op: KOp) -> set[KValue]:
+    """What it, and what is inside it, reads."""
+    inside = [v for block in op.blocks for one in walk(block) for v in one.operands]
+    return {*op.operands, *inside, *[v for block in op.blocks for v in block.yields]}
+
+
+def _storing(kernel: Kernel, chosen: set[int]) -> tuple[Kernel, list[int]]:
+    """The kernel without what it stores in other parameters, and which parameters it still has."""
+    ops = [op for op in kernel.body.ops if op.opcode != "store" or op.attrs["param"] in chosen]
+    less = dce.run(replace(kernel, body=replace(kernel.body, ops=ops)))
+    used = sorted({op.attrs["param"] for op in walk(less.body) if "param" in op.attrs})
+    places = [used.index(p) if p in used else 0 for p in range(len(kernel.params))]
+    return replace(_Placed(less, places).run(), params=tuple([kernel.params[p] for p in used])), used
+
+
+class _Placed(Rebuilder):
+    """A kernel's operations over parameters at other places."""
+
+    def __init__(self, kernel: Kernel, places: Sequence[int]) -> None:
+        super().__init__(kernel)
+        self.places = places
+
+    def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
+        results = self.copy(op, operands)
+        if "param" in op.attrs:
+            self.out[-1].attrs = {**op.attrs, "param": self.places[op.attrs["param"]]}
+        return results
+
+
+class _OneLoop(Rebuilder):
+    """A kernel's operations in that order, in which its two loops follow each other and become one."""
+
+    def __init__(self, kernel: Kernel, order: Sequence[KOp]) -> None:
+        super().__init__(kernel)
+        self.order = order
+        self.loops = [op for op in order if op.blocks]
+
+    def body(self, block: Block) -> None:
+        if block is not self.kernel.body:
+            super().body(block)
+            return
+        for op in self.order:
+            if op is self.loops[0]:
+                self.both()
+            elif op is not self.loops[1]:
+                operands = tuple([self.env[v] for v in op.operands])
+                self.env.update(zip(op.results, self.copy(op, operands), strict=True))
+
+    def both(self) -> None:
+        first, second = self.loops
+        k, carried = KValue(first.blocks[0].arguments[0].dtype), list[KValue]()
+        outer, self.out = self.out, []
+        for loop in self.loops:
+            own = [KValue(v.dtype) for v in loop.blocks[0].arguments[1:]]
+            self.env.update(zip(loop.blocks[0].arguments, (k, *own), strict=True))
+            self.body(loop.blocks[0])
+            carried += own
+        yields = tuple([self.env[v] for loop in self.loops for v in loop.blocks[0].yields])
+        inner, self.out = Block((k, *carried), self.out, yields), outer
+        operands = tuple([self.env[v] for v in (*first.operands, *second.operands[1:])])
+        made = KOp("for", operands, tuple([v.dtype for v in carried]), first.attrs, (inner,))
+        self.out.append(made)
+        self.env.update(zip((*first.results, *second.results), made.results, strict=True))
