@@ -34,7 +34,7 @@ MANY_RESULTS: Final = 16  # of a group: rows of matrix units
 LARGE_RESULT: Final = 1 << 14  # places of 64 results: two workgroups for each of the multiprocessors have so many
 LARGE_WINDOW: Final = 32
 LARGE_COPY: Final = 1 << 24  # elements of all windows: second-level caches hold fewer, which libraries multiply at once
-LARGE_OF_CHANNELS: Final = 1 << 23  # the same, where channels are put side by side instead
+LARGE_OF_CHANNELS: Final = 3 << 30  # multiplications that make up for putting channels side by side
 MOST: Final = 1 << 31  # elements of one of the batch, which are counted in 32 bits
 FEW_PLACES: Final = 32  # whose sums a kernel makes together
 LARGE_SUM: Final = 1024  # elements of a window
@@ -80,9 +80,9 @@ def _is_large(node: Node, of_channels: bool) -> bool:
     results, places = kernel.shape[0] // node.attrs["groups"], prod(out.shape[2:])
     if x.dtype not in (bfloat16, float16, float32):
         return False
-    many = of_channels and min(results, kernel.shape[1]) >= MANY
     copied = out.shape[0] * places * window_size(node) * node.attrs["groups"]
-    if x.dtype is not float32 and copied < (LARGE_OF_CHANNELS if many else LARGE_COPY):
+    many = of_channels and min(results, kernel.shape[1]) >= MANY and copied * results >= LARGE_OF_CHANNELS
+    if x.dtype is not float32 and copied < LARGE_COPY and not many:
         return False
     filled = out.shape[0] * places * node.attrs["groups"] * -(-results // 64) >= LARGE_RESULT
     windows = prod(kernel.shape[2:]) > 1 and window_size(node) >= LARGE_WINDOW

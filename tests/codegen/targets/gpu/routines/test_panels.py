@@ -94,8 +94,9 @@ def test_convolutions_of_many_channels(warpgroups: str, monkeypatch: pytest.Monk
 def test_which_are_of_many_channels(warpgroups: str) -> None:
     """Fewer windows of these are large."""
     with lg.default_device(warpgroups):
-        for channels, window, count in ((64, 3, 1), (48, 4, 0)):
-            x, kernel = lg.zeros((1, channels, 1 << 16), dtype="bfloat16"), lg.zeros((64, channels, window), "bfloat16")
+        for channels, window, results, count in ((64, 3, 320, 1), (48, 4, 320, 0), (64, 3, 64, 0)):
+            shapes = (1, channels, 1 << 16), (results, channels, window)
+            x, kernel = (lg.zeros(shape, dtype="bfloat16") for shape in shapes)
             rows = lg.compile(lambda x, kernel: lg.conv(x, kernel)).plan(x, kernel).routines
             assert ["many channels" in row.provider for row in rows if row.name == "window_products"] == [True] * count
 
