@@ -106,7 +106,7 @@ def _decided(
             builder.note(note)
         straight = not (inner or any(node.regions for node in decision.program))
         summed = as_sums(apart.graph, builder.sums_products(straight))
-        summed = deep_products.for_own_kernels(summed) if builder.multiplies(straight) else summed
+        summed = deep_products.for_own_kernels(summed, builder.slices_products(straight))
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision

@@ -9,10 +9,11 @@ they lie one after the other, so that nothing is copied. How many slices there a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
+from loopgrad.codegen.product_shapes import deep_product
 from loopgrad.codegen.schedule.products import made_otherwise, turns
 from loopgrad.codegen.schedule.shared_terms import NARROW
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -35,9 +36,9 @@ def for_libraries(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     return [_sliced(node, builder, count)] if count else None
 
 
-def for_own_kernels(graph: Graph) -> Graph:
-    """Long products of `graph` itself in slices; its regions stay. The same graph where there are none."""
-    return made_otherwise(graph, own_slices, lambda node, builder: _sliced(node, builder, own_slices(node)))
+def for_own_kernels(graph: Graph, slices: Callable[[Node], int]) -> Graph:
+    """Products of `graph` itself in so many slices; its regions stay. The same graph where there are none."""
+    return made_otherwise(graph, slices, lambda node, builder: _sliced(node, builder, slices(node)))
 
 
 def library_slices(node: Node) -> int:
@@ -62,6 +63,15 @@ def own_slices(node: Node) -> int:
         return 0
     count = min(MANY_RESULTS // prod(shape), terms // SHORTEST)
     return 1 << (count.bit_length() - 1) if count >= FEWEST else 0
+
+
+def slices_beside_library(node: Node) -> int:
+    """As `own_slices`, of products that take a library longer (float32, see `deep_product`)."""
+    count = own_slices(node)
+    if not count or node.results[0].dtype is not float32:
+        return 0
+    *batch, m, n = node.results[0].shape
+    return count if deep_product(prod(batch), m, node.operands[0].shape[-1], n) else 0
 
 
 def _sliced(node: Node, builder: GraphBuilder, count: int) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 
 from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import ProgramStack, Residual
+from loopgrad.codegen.schedule.deep_products import own_slices, slices_beside_library
 from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.shared_terms import is_narrow, outpaces_library
 from loopgrad.codegen.schedule.sharing import KnownKernels
@@ -79,6 +80,12 @@ class ProgramBuilder:
         if self.multiplies(straight):
             return is_narrow
         return outpaces_library if self.own_products is OwnProducts.IN_LOOPS else lambda _: False
+
+    def slices_products(self, straight: bool) -> Callable[[Node], int]:
+        """In how many slices kernels of our own make a product of a block; 0: as a whole, or by a library."""
+        if self.multiplies(straight):
+            return own_slices
+        return slices_beside_library if self.own_products is OwnProducts.IN_LOOPS else lambda _: 0
 
     def note(self, text: str) -> None:
         self.notes[text] = None

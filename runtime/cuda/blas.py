@@ -10,7 +10,8 @@ import ctypes
 from ctypes import byref, c_double, c_float, c_int, c_longlong, c_size_t, c_void_p
 from typing import Any, Final
 
-from loopgrad.codegen.targets.gpu.interface import thin_product, tiny_products
+from loopgrad.codegen.product_shapes import deep_product, short_product, thin_product
+from loopgrad.codegen.targets.gpu.interface import tiny_products
 from loopgrad.graph.types import DType, bfloat16, float16, float32, float64
 from loopgrad.runtime.gpu.driver import LibraryCall, ProductTask, Words
 from loopgrad.runtime.gpu.streams.api import StreamFailure
@@ -85,7 +86,8 @@ def worthwhile(task: ProductTask) -> bool:
     """Whether the library would be of use."""
     batch, m, k, n = task[:4]
     fits = task.factors in TYPES and max(batch, m, k, n) <= LARGEST_SIDE
-    if task.factors is float32 and thin_product(m, k, n):
+    own = thin_product(m, k, n) or short_product(m, k, n) or deep_product(batch, m, k, n)
+    if task.factors is float32 and own:
         return False
     return fits and batch * m * k * n >= SMALLEST_WORK and not (reads_suffice(task) or tiny_products(batch, m, k, n))
 

@@ -33,7 +33,8 @@ print(*[m for m in sys.modules if m.startswith("loopgrad.codegen.")])
 """
 # Parts of codegen that a program found on disk is run with: what it is made of, and what host and code agree on.
 RUN_TIME = {
-    "artifact", "codec", "options", "arena", "lifetimes", "program", "steps", "kernel", "kernel.nodes", "targets",
+    "artifact", "codec", "options", "arena", "lifetimes", "product_shapes", "program", "steps", "kernel",
+    "kernel.nodes", "targets",
 }  # fmt: skip
 AGREED = {
     "features", "interface", "record", "entry", "entry.call_context", "pool", "pool.pool_interface", "products",

@@ -36,8 +36,6 @@ MOST_ROWS: Final = (1 << 31) - 1  # of a stack
 UNCOUNTED: Final = (1 << 32) - 1  # as a need: more than MOST_ROWS, by a loop that was left since it pushed so many
 TINY: Final = 16  # no side of a tiny product is longer
 MANY_ELEMENTS: Final = 1 << 17  # of tiny products together
-THIN: Final = 64  # terms, and rows or columns, of a thin product
-LONG: Final = 1 << 15  # its other side
 
 # how a dispatch names an array: a parameter of the kernel or a scratch block of the launch
 PARAM, SCRATCH = "param", "scratch"
@@ -124,11 +122,3 @@ def tiny_products(batch: int, m: int, k: int, n: int) -> bool:
     tiles of workgroups nor a library make those: 65,536 of 12 x 12 take 74 us on an H200 so, 167 by cuBLAS; 32,768 of
     16 x 16 74 and 84."""
     return max(m, k, n) <= TINY and batch * m * n >= MANY_ELEMENTS
-
-
-def thin_product(m: int, k: int, n: int) -> bool:
-    """Whether it has few terms, and few rows of many columns or few columns of many rows, so that it takes as long as
-    its long operand is read and its result written: rectangles of workgroups do that, and go on with the elements in
-    registers. 2^20 x 16 x 16 takes 49 us on an H200 so, 79 by cuBLAS; 2^19 x 16 x 64 57 and 80, 2^18 x 32 x 32 with
-    what follows it 47 and 68."""
-    return min(m, k, n) >= TINY // 2 and max(k, min(m, n)) <= THIN and max(m, n) >= LONG

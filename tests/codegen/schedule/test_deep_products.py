@@ -69,3 +69,14 @@ def test_own_slices_are_the_product(batch, k, turned, rng):
 )  # fmt: skip
 def test_which_are_by_own_kernels(shape, dtype, count):
     assert [own_slices(node) for node in product((), *shape, dtype=dtype).nodes if node.op == "matmul"] == [count]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "slices"),
+    [((16, 1 << 20, 16), float32, 2048), ((32, 1 << 18, 24), float32, 512), ((32, 1 << 18, 24), float64, 1),
+     ((32, 1 << 15, 24), float32, 1), ((33, 1 << 18, 24), float32, 1)],
+)  # fmt: skip
+def test_which_are_in_slices_beside_a_library(shape, dtype, slices):
+    program = schedule(product((), *shape, dtype=dtype), own_products=OwnProducts.IN_LOOPS)
+    (step,) = [step for step in program.steps if isinstance(step, MatmulStep)]
+    assert step.batch == slices

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from loopgrad.codegen.product_shapes import thin_product
 from loopgrad.codegen.program import MatmulStep
-from loopgrad.codegen.targets.gpu.interface import thin_product, tiny_products
+from loopgrad.codegen.targets.gpu.interface import tiny_products
 from loopgrad.graph.types import DType, float32, float64
 
 SIDES: Final = (256, 128, 64, 32, 16)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from loopgrad.codegen import product_shapes
 from loopgrad.codegen.program import ArraySlot, MatmulStep, Program
-from loopgrad.codegen.targets.gpu import interface
 from loopgrad.codegen.targets.gpu.lanes import product_plan as product
 from loopgrad.codegen.targets.gpu.lanes.product_plan import MOST_SUMS, in_rectangles
 from loopgrad.graph.types import TensorType, bfloat16, dtype_named, float32, float64, int32
@@ -76,7 +76,7 @@ def test_edges_and_batches(shape):
 
 @pytest.mark.parametrize("shape", [(1, 180, 16, 13), (2, 20, 40, 150), (1, 129, 9, 60)])
 def test_thin_products(monkeypatch, shape):
-    monkeypatch.setattr(interface, "LONG", 100)
+    monkeypatch.setattr(product_shapes, "LONG", 100)
     batch, m, k, n = shape
     assert not worthwhile(ProductTask(1 << 9, m, k, n, False, False, float32, float32))
     assert worthwhile(ProductTask(1 << 9, m, k, n, False, False, float64, float64))
@@ -108,6 +108,19 @@ def test_many_tiny_products_are_left_to_lanes():
     for shape, large in shapes.items():
         assert worthwhile(ProductTask(*shape, False, False, float32, float32)) == large
         assert (in_rectangles(MatmulStep(0, 1, 2, *shape), float32, 256, 48 << 10) is not None) == large
+
+
+def test_deep_and_short_products_are_left_to_own_kernels():
+    shapes = {
+        (1, 16, 1 << 20, 16): False,
+        (2048, 16, 512, 16): False,
+        (1, 128, 1 << 20, 16): True,
+        (1, 4096, 8, 4096): False,
+        (1, 4096, 40, 4096): True,
+        (4096, 32, 32, 32): True,
+    }
+    for shape, by_library in shapes.items():
+        assert worthwhile(ProductTask(*shape, False, False, float32, float32)) == by_library
 
 
 def test_rectangles_are_chosen_by_shape():
