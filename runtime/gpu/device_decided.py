@@ -2,7 +2,7 @@
 
 Owns the recording (made again when lanes in flight change) and the stacks of whole tensors. Control blocks and the
 state of loops are one piece of words: what a run needs is sent in one transfer, what it says comes back in one. Where
-the device can't act on its decisions, SpeculativeWork foresees them; where none is left, since all loops are written
+the device can't act on its decisions, SpeculativeWork foresees them. Where none is left, since all loops are written
 out, and the last run had nothing to report, a run isn't waited for.
 """
 
@@ -50,8 +50,7 @@ class ProgramGraph:
         steps.steps(work.program.steps)
         self.limits, self.launched, self.swapped = steps.limits, tuple(steps.launched), steps.swapped
         decided = any(isinstance(entry, RecordedRegion) for entry in self._recorder.block)
-        silent = driver.endless_loops and work.reporting.isdisjoint(self.launched)
-        self.quiet = bool(driver.host_decides) and silent and not decided
+        self.quiet = driver.endless_loops and work.reporting.isdisjoint(self.launched) and not decided
         lists = Lists(driver.update(), state, self._recorder.sources())
         items = lists.items(tidy(self._recorder.block, layout.symbols))
         self._new: list[tuple[Shared, int]] = []  # what the device hasn't seen
