@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from sys import getrefcount
 from typing import Any, Final
 
@@ -24,6 +23,9 @@ UNCHECKED_BYTES: Final = 1 << 26  # smaller requests aren't worth reading /proc 
 HEADROOM: Final = 0.95
 SPARES_PER_TYPE: Final = 4
 ALIGNMENT: Final = 64
+
+UNLIMITED: Final = 1 << 60
+"""Bytes: a limit that says there is none."""
 
 _CGROUP_FILES: Final = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -43,22 +45,32 @@ def available_bytes() -> int | None:
 
 
 def _meminfo() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        return None
-    return None
+    _, _, rest = _read("/proc/meminfo").partition(b"MemAvailable:")
+    number = rest.split(maxsplit=1)[:1]
+    return int(number[0]) * 1024 if number and number[0].isdigit() else None
 
 
 def _cgroup(limit_file: str, usage_file: str) -> int | None:
-    try:
-        limit, usage = Path(limit_file).read_text().strip(), Path(usage_file).read_text().strip()
-        return int(limit) - int(usage) if limit.isdigit() else None
-    except (OSError, ValueError):
+    limit = _read(limit_file).strip()
+    if not limit.isdigit() or int(limit) >= UNLIMITED:
         return None
+    usage = _read(usage_file).strip()
+    return int(limit) - int(usage) if usage.isdigit() else None
+
+
+def _read(path: str) -> bytes:
+    """A short file of the system's, b"" where there is none. Every new program with stacks asks: files that Python
+    wraps took five times as long."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, 4096)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def nothing() -> int:
