@@ -110,7 +110,7 @@ def _table(templates: Templates, parts: NumberedText, code: OpenCode, decisions:
         if position in open:
             words[position] = templates.integer(terms)
         else:
-            decisions.decide("eq", combined(terms, of_integer(int(code.numbers[position])), -1), True)
+            decisions.decide("eq", combined(terms, of_integer(int(code.numbers[position], 0)), -1), True)
     fixed = [int(parts.numbers[i], 0) & WORD if i not in words else None for i in code.open]
     filled = [(word, words[i]) for word, i in enumerate(code.open) if i in words]
 

@@ -14,6 +14,8 @@ from loopgrad.codegen.extents.decisions import ExtentDecisions
 from loopgrad.codegen.extents.extent import Extent, Piece, double_bits, integer_of
 from loopgrad.codegen.extents.template import Templates
 from loopgrad.codegen.extents.variables import variables
+from loopgrad.codegen.targets.cpu.open_numbers import numbered
+from loopgrad.codegen.targets.cpu.open_program import OpenCode, _table
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.skeleton import outlined, with_integers
@@ -141,3 +143,14 @@ def test_what_follows_from_symbols() -> None:
     assert found.values((20, 30, 600, 40, 23, 4)) is None
     assert found.values((20, 30, 601, 40, 23, 3)) is None
     assert variables([(1, 2), (1, 2)]) is None
+
+
+def test_a_float_that_code_has_not_open_is_a_condition() -> None:
+    decisions = ExtentDecisions(1)
+    n = extent(decisions, 0, 100)
+    parts = numbered(f"  %half = fdiv double %x, 0x{double_bits(1.0 * n, 64):016X}\n")
+    code = OpenCode(b"", (), [f"0x{double_bits(100.0, 64):016X}"])
+    assert _table(Templates(decisions), parts, code, decisions)([]) == ()
+    holds = conditions(decisions, (), ())
+    assert holds.atoms([100]) is not None
+    assert holds.atoms([101]) is None
