@@ -90,15 +90,19 @@ def test_only_marked_tests_take_turns(monkeypatch):
     assert len(selection.left_out(items, ["cpu"])) == 6
 
 
-def test_each_whole_program_runs_directly_in_one_of_six_commits(monkeypatch):
+def test_each_whole_program_runs_directly_in_one_of_seven_commits(monkeypatch):
     monkeypatch.setattr(selection, "_TURNS", 3)
     monkeypatch.setattr(selection, "_DIRECT", None)
-    of_programs, elsewhere = (Case(nodeid=f"tests/{folder}/a.py::test_one[cpu]") for folder in ("programs", "lazy"))
+    of_programs, elsewhere, on_a_gpu = (
+        Case(nodeid=f"tests/{folder}/a.py::test_one[{device}]", callspec=SimpleNamespace(params={"device": device}))
+        for folder, device in (("programs", "cpu"), ("lazy", "cpu"), ("programs", "vulkan:0"))
+    )
     direct = []
-    for commit in range(70, 76):
+    for commit in range(70, 77):
         monkeypatch.setenv(selection.TURN_VARIABLE, str(commit))
         direct.append(selection.runs_directly(of_programs))
         assert not selection.runs_directly(elsewhere)
+        assert not selection.runs_directly(on_a_gpu)
     assert sum(direct) == 1
     monkeypatch.setattr(selection, "_TURNS", 1)
     assert not selection.runs_directly(of_programs)
