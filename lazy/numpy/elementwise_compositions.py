@@ -22,6 +22,7 @@ from loopgrad.lazy.numpy.elementwise import (
     greater,
     less,
     less_equal,
+    log1p,
     logical_and,
     logical_or,
     maximum,
@@ -37,7 +38,7 @@ from loopgrad.lazy.numpy.elementwise import (
     trunc,
 )
 from loopgrad.lazy.numpy.reduction import all
-from loopgrad.lazy.numpy.smooth_functions import logaddexp
+from loopgrad.lazy.numpy.smooth_functions import log_of_sum, logaddexp
 from loopgrad.lazy.numpy.sorting import searchsorted, sort
 from loopgrad.lazy.numpy.special_values import clip, isfinite, isinf, isnan, signbit, where
 from loopgrad.lazy.numpy.taking import take
@@ -202,8 +203,10 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     Tensor(2001., dtype=float64)
     """
     (a, b), weak = meet("logaddexp2", (x, y), floating=True)
-    scale = math.log(2.0)
-    return divide(logaddexp(multiply(wrap(a, weak), scale), multiply(wrap(b, weak), scale)), scale)
+    p, q, scale = wrap(a, weak), wrap(b, weak), math.log(2.0)
+    if a.dtype.kind == "f":
+        return log_of_sum(p, q, lambda gap: divide(log1p(exp2(gap)), scale))
+    return divide(logaddexp(multiply(p, scale), multiply(q, scale)), scale)
 
 
 # The series of sin(a) / a in a * a. Derivatives of the quotient lose all digits near 0; below 1 the series has them

@@ -6,6 +6,7 @@ Each piece is the function on both sides of its border, so that derivatives of e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import pi
 from typing import TYPE_CHECKING, Final
 
@@ -79,14 +80,19 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     Tensor(1000.69314718, dtype=float64)
     """
     (a, b), weak = meet("logaddexp", (x, y), floating=True)
-    p, q = wrap(a, weak), wrap(b, weak)
+    result = log_of_sum(wrap(a, weak), wrap(b, weak), lambda gap: log1p(exp(gap)))
+    return result if a.dtype.kind == "f" else _principal(result)
+
+
+def log_of_sum(p: Tensor, q: Tensor, beyond: Callable[[Tensor], Tensor]) -> Tensor:
+    """The logarithm to any base of the sum of its powers p and q; `beyond` of how far the smaller one lies below the
+    larger one is what the result lies above that."""
     largest = maximum(p, q)
     alone = isinf(largest)  # infinities of one sign: their difference is NaN, and so were its derivative
     p, q = where(alone, 0.0, p), where(alone, 0.0, q)
     first = greater_equal(p, q)
     top, low = where(first, p, q), where(first, q, p)
-    result = where(alone, largest, add(top, log1p(exp(subtract(low, top)))))
-    return result if a.dtype.kind == "f" else _principal(result)
+    return where(alone, largest, add(top, beyond(subtract(low, top))))
 
 
 def _principal(logarithm: Tensor) -> Tensor:

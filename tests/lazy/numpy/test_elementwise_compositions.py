@@ -84,3 +84,9 @@ def test_derivatives(device: str) -> None:
     f = lambda v: np.sinc(v) + np.logaddexp2(v, 0.5) + np.fmax(v, 0.0) + np.modf(v)[0]  # noqa: E731
     np.testing.assert_allclose(np.asarray(slope), (f(v + step) - f(v - step)) / (2 * step), rtol=1e-8)
     assert lg.grad(lg.sinc)(lg.asarray(0.0)).item() == 0.0
+
+
+def test_small_sums_of_powers_of_two_keep_their_digits(device: str) -> None:
+    """With exp(x log 2) for 2**x they lost as many as x has before the point."""
+    x = np.array([-104.0, -745.2, -33.25, -np.inf])
+    np.testing.assert_allclose(np.asarray(lg.logaddexp2(lg.asarray(x), 0.0)), np.logaddexp2(x, 0.0), rtol=5e-16)
