@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from loopgrad.graph.ambient import AMBIENT
-from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
+from loopgrad.graph.expressions import OPAQUE, expression_of
 from loopgrad.graph.key import RAISING
 from loopgrad.graph.location import user_location
-from loopgrad.graph.nodes import NODE, Graph, Leaf, Location, Node, Noted, Value
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.nodes import Leaf, Location, Node, Noted, Value
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.call_results import CallResults
+from loopgrad.lazy.tensor.call_steps import NodeStep, NotedStep, Step, noted, step_of, steps_to, with_expressions
 from loopgrad.lazy.tensor.call_words import PLAIN, call_words
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
@@ -35,7 +35,6 @@ from loopgrad.lazy.tensor.ongoing_derivations import reading
 from loopgrad.lazy.tensor.storage import LONE, View, is_lone, lone_view, viewed
 from loopgrad.lazy.tensor.trees import flatten, unflatten
 from loopgrad.lazy.tensor.walk import REFUSED
-from loopgrad.runtime.buffers import Buffer
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.call_programs import CallProgram
@@ -47,37 +46,8 @@ MOST_MISSED: Final = 256
 SELDOM: Final = 8
 """After so many calls in a row that weren't known only each eighth is looked at: a loop that writes to one place after
 the other makes no call twice, and what its array is computed as gets longer each time."""
-MOST_STEPS: Final = 8192
 MOST_REMEMBERED: Final = 1 << 16  # steps of all calls of a function, before all are forgotten
 MOST_TOGETHER: Final = 1 << 16  # bytes of several results, of which somebody may want one only
-MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
-LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
-_new: Final = object.__new__
-
-
-class NotedStep(NamedTuple):
-    """An operation of a call. `operands`: places among the values that the call takes and the results of steps, or
-    numbers as floats. `loc`: a line of a function that the call was given; else it is that of the call. `expression`:
-    None where that of the result is to be looked for."""
-
-    op: str
-    operands: tuple[int | float, ...]
-    attrs: Mapping[str, Any]
-    type: TensorType
-    loc: Location | None
-    expression: Expression | None
-
-
-class NodeStep(NamedTuple):
-    """An operation of a call that has several results, or regions."""
-
-    op: str
-    operands: tuple[int, ...]
-    attrs: Mapping[str, Any]
-    types: tuple[TensorType | StackType, ...]
-    loc: Location | None
-    regions: tuple[Graph, ...]
-    replaces: int | None  # the place of the first result of another operation
 
 
 class Way(NamedTuple):
@@ -105,7 +75,7 @@ class Recipe(NamedTuple):
 
     config: Config
     captured: tuple[Leaf, ...]
-    steps: tuple[NotedStep | NodeStep, ...]
+    steps: tuple[Step, ...]
     made: tuple[Made, ...]
     container: Callable[[list[Any]], Any] | None
     sited: bool
@@ -250,7 +220,7 @@ def _has_open_range(value: Value) -> bool:
 def made_again(recipe: Recipe, tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None) -> Any:
     """What a call returns whose operations are noted again for a line."""
     given = [*operands, *map(_alike, recipe.captured)] if recipe.traced else [*operands, *recipe.captured]
-    values = _noted(recipe.steps, given, loc)
+    values = noted(recipe.steps, given, loc)
     each = [_tensor(made, values, tensors) for made in recipe.made]
     if recipe.program is not None:
         CallResults(each, recipe.program, given)
@@ -262,31 +232,6 @@ def made_again(recipe: Recipe, tensors: Sequence[TensorCore], operands: Sequence
 def _alike(leaf: Leaf) -> TensorLeaf:
     """Another leaf with the same elements, as each call would make one."""
     return TensorLeaf(leaf.buffer.type, leaf.buffer)
-
-
-def _noted(steps: Sequence[NotedStep | NodeStep], operands: Sequence[Value], loc: Location | None) -> list[Any]:
-    """The operands, and what the steps give of them."""
-    values: list[Any] = [*operands]
-    replacing: list[tuple[Node, int]] = []
-    for step in steps:
-        if isinstance(step, NodeStep):
-            given = tuple([values[i] for i in step.operands])
-            node = Node(step.op, given, step.types, step.attrs, step.regions, step.loc or loc)
-            values += node.results
-            if step.replaces is not None:
-                replacing.append((node, step.replaces))
-            continue
-        op, places, attrs, type, own, expression = step
-        value: Noted = _new(Noted)
-        value.type = type
-        value.index = 0
-        value.known = value.scope = value.holder = None
-        value.expression = expression
-        value.note = [op, tuple([i if i.__class__ is float else values[i] for i in places]), attrs, own or loc]  # type: ignore[index]
-        values.append(value)
-    for node, place in replacing:
-        node.replaces = values[place].node
-    return values
 
 
 def _tensor(made: Made, values: Sequence[Any], tensors: Sequence[TensorCore]) -> Any:
@@ -311,12 +256,12 @@ def _recipe(
     if any(t._value in operands for t in each):  # it may have a history
         return _NOTHING
     ways = [_way(t, tensors, views) for t in each]
-    way = _steps_to([t._value for t in each], operands, before)
+    way = steps_to([t._value for t in each], operands, before)
     if way is None or None in ways:
         return _NOTHING
     captured, order = way
     places: dict[Value, int] = {v: i for i, v in enumerate((*operands, *captured))}
-    steps = [_step(made, places, loc) for made in order]
+    steps = with_expressions([step_of(made, places, loc) for made in order], [*operands, *captured], loc)
     for i, made_by in enumerate(order):
         if type(made_by) is Node and made_by.replaces is not None:
             steps[i] = steps[i]._replace(replaces=places.get(made_by.replaces.results[0]))  # type: ignore[call-arg]
@@ -325,7 +270,7 @@ def _recipe(
         return _NOTHING
     made = tuple([Made(places[t._value], t._weak, w) for t, w in zip(each, ways, strict=True) if w is not None])
     sited = any(step.op in RAISING or type(step) is NodeStep or REFUSED in step.attrs for step in steps)
-    siblings = any(type(t._history) is Siblings for t in each)
+    siblings = len(each) > 1 and any(type(t._history) is Siblings for t in each)
     return Recipe(current(), captured, tuple(steps), made, container, sited, None, siblings, False)
 
 
@@ -337,8 +282,8 @@ def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
     if any(m.way.step or m.place < count for m in made):
         return recipe
     loc = user_location()
-    function = called_graph([v.type for v in given], lambda vs: [_noted(steps, vs, loc)[m.place] for m in made])
-    step: NotedStep | NodeStep
+    function = called_graph([v.type for v in given], lambda vs: [noted(steps, vs, loc)[m.place] for m in made])
+    step: Step
     operands, types = tuple(range(count)), tuple([v.type for v in function.outputs])
     if len(made) == 1:
         (type,) = types
@@ -375,7 +320,7 @@ def _program(recipe: Recipe, types: Sequence[Any]) -> Callable[[tuple[int, ...]]
     loc = user_location()
 
     def note(kept: Sequence[int], operands: Sequence[Value]) -> list[Any]:
-        values = _noted(steps, operands, loc)
+        values = noted(steps, operands, loc)
         return [values[made[i].place] for i in kept]
 
     results = note(range(len(made)), [Value(type) for type in types])
@@ -423,70 +368,3 @@ def _way(t: TensorCore, tensors: Sequence[TensorCore], views: bool) -> Way | Non
         return None if view.read_only else Way(None, lone_view(t))
     shared = views and len(tensors) == 1 and view.parent is not None and view.parent is tensors[0]._view
     return Way(view.step, None) if shared else None
-
-
-def _steps_to(
-    results: Sequence[Value], operands: Sequence[Value], before: int
-) -> tuple[tuple[Leaf, ...], list[Noted | Node]] | None:
-    """The leaves that a call made, and what it noted, in order; None where more leads to the results than that: what
-    operands are computed from, elements that were looked at."""
-    captured: dict[Value, None] = {}
-    order: dict[Noted | Node, None] = {}
-    done, behind = {*operands}, _behind(operands)
-    pending = [*results]
-    while pending:
-        value = pending[-1]
-        made: Noted | Node | None = value if type(value) is Noted else value.node
-        if value in done or made in order:
-            pending.pop()
-            continue
-        if value in behind or value.known is not None or len(order) >= MOST_STEPS:
-            return None
-        if made is None:
-            if not _is_own(value, before):
-                return None
-            captured[value] = None
-            done.add(value)
-            continue
-        given: Sequence[Any] = made.note[1] if isinstance(made, Noted) else made.operands
-        read = [v for v in given if type(v) is not float]
-        missing = [v for v in read if v not in done and (v if type(v) is Noted else v.node or v) not in order]
-        pending += missing
-        if not missing:
-            pending.pop()
-            order[made] = None
-    return tuple(captured), [*order]  # type: ignore[arg-type]
-
-
-def _behind(operands: Sequence[Value]) -> set[Value]:
-    """What operands are computed from, as far as operations look at what they are given."""
-    found: set[Value] = set()
-    latest: list[Value] = [*operands]
-    for _ in range(LOOKED_AT):
-        latest = [x for v in latest if type(v) is Noted for x in v.note[1] if type(x) is not float]
-        found.update(latest)
-    return found.difference(operands)
-
-
-def _is_own(value: Value, before: int) -> bool:
-    """Whether a value is a small leaf in the host's memory that the call made, of plain arguments."""
-    if not isinstance(value, TensorLeaf) or value.serial <= before or value.committed:
-        return False
-    return type(value.buffer) is Buffer and value.buffer.nbytes <= MOST_CAPTURED
-
-
-def _step(made: Noted | Node, places: dict[Value, int], loc: Location | None) -> NotedStep | NodeStep:
-    """An operation of a call at that line; its results get places."""
-    if type(made) is Node:
-        given = tuple([places[v] for v in made.operands])
-        for v in made.results:
-            places[v] = len(places)
-        own, types = None if made.loc == loc else made.loc, tuple([v.type for v in made.results])
-        return NodeStep(made.op, given, made.attrs, types, own, made.regions, None)
-    assert isinstance(made, Noted)
-    op, operands, attrs, noted = made.note[:NODE]
-    taken = tuple([v if type(v) is float else places[v] for v in operands])
-    expression = expression_of(made) if len(made.note) == NODE else None  # else numbers may be nodes by now
-    places[made] = len(places)
-    own, known = None if noted == loc else noted, None if expression is OPAQUE else expression
-    return NotedStep(op, taken, attrs, made.type, own, known)  # type: ignore[arg-type]
