@@ -4,6 +4,7 @@ broadcast of broadcast, reshape of reshape, transpose of transpose    ->  one
 an identity broadcast, reshape, transpose, slice, flip, pad           ->  its operand
 a concat of slices of one value that lie behind each other            ->  one slice
 a reduction over no axes, or over axes of extent 1                    ->  a reshape
+the largest or least of a few that are stacked                        ->  that of the first two, of the next two ...
 elementwise operations on equal broadcasts                            ->  one broadcast of the small result
 """
 
@@ -19,6 +20,8 @@ from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import TensorType
 
 Rule = Callable[[Node, GraphBuilder], Value | None]
+MOST_STACKED: Final = 16
+EXTREMES: Final = {"reduce_max": "max", "reduce_min": "min"}
 
 
 def _same_type(node: Node, builder: GraphBuilder) -> Value | None:
@@ -116,6 +119,20 @@ def _reduction_of_ones(node: Node, builder: GraphBuilder) -> Value | None:
     return x if shape == x.shape else builder.value("reshape", x, shape=shape)
 
 
+def _extreme_of_stacked(node: Node, builder: GraphBuilder) -> Value | None:
+    """In halves; no order changes which one that is."""
+    stacked, axes = node.operands[0].node, node.attrs["axes"]
+    if stacked is None or stacked.op != "concat" or axes != (stacked.attrs["axis"],):
+        return None
+    if len(stacked.operands) > MOST_STACKED or any(v.shape[axes[0]] != 1 for v in stacked.operands):
+        return None
+    left = [builder.value("reshape", v, shape=node.results[0].shape) for v in stacked.operands]
+    while len(left) > 1:
+        pairs = [builder.value(EXTREMES[node.op], x, y) for x, y in zip(left[::2], left[1::2], strict=False)]
+        left = pairs + left[len(left) - len(left) % 2 :]
+    return left[0]
+
+
 def _elementwise_on_broadcasts(node: Node, builder: GraphBuilder) -> Value | None:
     """Constants count as broadcasts of anything."""
     small: TensorType | None = None
@@ -154,4 +171,5 @@ MOVEMENT_RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "pad": (_same_type,),
     "concat": (_single_concat, _rejoined),
     **dict.fromkeys(REDUCTIONS, (_reduction_of_ones,)),
+    **dict.fromkeys(EXTREMES, (_reduction_of_ones, _extreme_of_stacked)),
 }

@@ -197,3 +197,24 @@ def test_elementwise_work_moves_in_front_of_broadcasts():
     after = checked(simplified, program, f(4), f(4))
     assert after.nodes[-1].op == "broadcast"
     assert {n.results[0].shape for n in after.nodes[:-1]} == {(4,)}
+
+
+@pytest.mark.parametrize("axis", [0, 2])
+def test_the_largest_of_what_is_stacked_is_that_of_two_and_two(axis):
+    def stacked(*xs):
+        shape = (1, 3, 2) if axis == 0 else (3, 2, 1)
+        return ops.concat([ops.reshape(x, shape) for x in xs], axis)
+
+    def program(*xs):
+        return [ops.reduce_max(stacked(*xs), (axis,)), ops.reduce_min(stacked(*xs[:2]), (axis,))]
+
+    after = checked(lambda graph: simplified(simplified(graph)), program, *[f(3, 2)] * 5)
+    assert sorted(ops_of(after)) == ["max"] * 4 + ["min"]
+
+
+def test_what_is_joined_in_longer_pieces_stays_a_reduction():
+    def program(x, y):
+        joined = ops.concat([x, y], 0)
+        return [ops.reduce_max(joined, (0,)), ops.reduce_max(joined, (0, 1))]
+
+    assert result(program, f(2, 3), f(1, 3)) == ["concat", "reduce_max", "reduce_max"]
