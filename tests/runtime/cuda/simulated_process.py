@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,3 +30,11 @@ def run_simulated(files: Sequence[str]) -> None:
         cwd=Path(__file__).parents[3],
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def spent(sim: ModuleType, work: Callable[[], object]) -> dict[str, int]:
+    """What one call of `work` adds to the driver's counters."""
+    before = sim.counts()
+    work()
+    after = sim.counts()
+    return {name: after[name] - before[name] for name in after}

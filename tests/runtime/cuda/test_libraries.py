@@ -14,14 +14,6 @@ from tests.runtime.cuda.simulated_process import inside
 PRIME, LONG = 16411, 1 << 14
 
 
-@pytest.fixture
-def sim():
-    from tests.simulator.cuda import device
-
-    with lg.default_device("cuda:0"):
-        yield device
-
-
 def numbers(shape, dtype, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=shape)

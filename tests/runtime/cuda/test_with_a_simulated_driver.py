@@ -7,7 +7,7 @@ import pytest
 from tests.runtime.cuda.simulated_process import run_simulated
 
 # test_simulated_driver ends with a device that is lost
-PROCESSES = (("test_libraries",), ("test_exchange", "test_pieces", "test_simulated_driver"))
+PROCESSES = (("test_libraries", "test_products"), ("test_exchange", "test_pieces", "test_simulated_driver"))
 
 
 @pytest.mark.parametrize("files", PROCESSES, ids=",".join)
