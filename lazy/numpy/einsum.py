@@ -205,7 +205,10 @@ def _contract(one: tuple[str, Value], other: tuple[str, Value], later: set[str],
     if not depth:
         labels = "".join(sorted(dict.fromkeys(a + b), key=lambda c: (c not in output, output.find(c))))
         left, right = (_spread(own, value, labels, shape(labels)) for own, value in ((a, x), (b, y)))
-        return labels, (wrap(left) * wrap(right))._value
+        product = wrap(left) * wrap(right)
+        if product.dtype.differentiable:  # a sum of one term, which begins with 0: no -0
+            product = product + (0j if product.dtype.kind == "c" else 0.0)
+        return labels, product._value
     left = ops.reshape(_arranged(a, x, batch + rows + depth), (*shape(batch), size(rows), size(depth)))
     right = ops.reshape(_arranged(b, y, batch + depth + columns), (*shape(batch), size(depth), size(columns)))
     labels = batch + rows + columns

@@ -189,7 +189,7 @@ def test_a_missing_field_is_named() -> None:
     data["other"] = data.pop("value")
     with pytest.raises(CodecError, match="expected the field value of Initial"):
         decode(Initial, data)
-    with pytest.raises(CodecError, match=r"^the whole: expected the 3 fields of Initial, got None"):
+    with pytest.raises(CodecError, match=r"^the whole: expected the 4 fields of Initial, got None"):
         decode(Initial, None)
 
 

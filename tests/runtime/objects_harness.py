@@ -65,6 +65,8 @@ class Harness:
         while True:
             params = [self.slots[slot] for slot in step["slots"]]
             for position, start in step["initials"]:
+                if start["included"]:
+                    continue
                 source = [] if start["source"] is None else [self.slots[start["source"]]]
                 self.supported(start["by"], [*source, params[position]])
             scratch = [self.driver.take(size) for size in record["scratch"]]

@@ -148,6 +148,7 @@ def test_slow_launches_make_starts_short(starts, monkeypatch):
 def test_loops_that_are_written_out_start_in_parts_where_they_take_long(starts, monkeypatch):
     """So that signals are seen."""
     monkeypatch.setattr("loopgrad.runtime.gpu.speculation.LONGEST", 4)
+    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.BRIEF_SECONDS", 0.0)
 
     def steps(x):
         return lg.fori_loop(0, 40, lambda _, v: lg.sin(v) + 0.3 * lg.mean(v), x)
@@ -156,7 +157,6 @@ def test_loops_that_are_written_out_start_in_parts_where_they_take_long(starts, 
     wanted = X
     for _ in range(40):
         wanted = np.sin(wanted) + 0.3 * np.mean(wanted)
-    monkeypatch.setattr("loopgrad.runtime.gpu.device_decided.BRIEF_SECONDS", 0.0)
     for seconds in (1e9, 0.0):
         monkeypatch.setattr("loopgrad.runtime.gpu.speculation.START_SECONDS", seconds)
         value, count = replayed(replay, starts, X)
