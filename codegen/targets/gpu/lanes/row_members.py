@@ -27,6 +27,7 @@ MOST_HELD_OF_LONG: Final = 80  # together with BESIDE elements that are computed
 BESIDE: Final = 16
 MOST_TURNS: Final = 8  # of a long row: more are narrow accesses
 MOST_WEIGHT: Final = 8000  # of an invocation's code
+MOST_AT_ONCE: Final = 900  # of lanes that no later stage reads again: they can as well come after one another
 SECTOR: Final = 32  # bytes that memory gives at least
 NARROWEST: Final = 2  # bytes of an element of a vector: of narrower ones a vector were too many elements
 
@@ -46,7 +47,7 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     if shape is None or (shape.members > WARP and shape.turns > MOST_TURNS):
         return None
     itemsize = _widest(kernel)
-    heavy = shape.turns * side * sum(map(weight, lanes)) > MOST_WEIGHT
+    heavy = shape.turns * side * sum(map(weight, lanes)) > (MOST_WEIGHT if len(lanes) > 1 else MOST_AT_ONCE)
     held, most = held_words(kernel, shape), MOST_HELD
     if shape.members > WARP:  # what is computed on the way is as wide
         held, most = held + BESIDE * -(-itemsize // 4), MOST_HELD_OF_LONG

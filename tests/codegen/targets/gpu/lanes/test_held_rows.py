@@ -160,6 +160,22 @@ def test_many_long_rows_have_few_members(function: Any, length: int, held: RowMe
     assert row_members(kernel, geometry) == held
 
 
+@pytest.mark.parametrize(("times", "held"), [(2, RowMembers(members=128, turns=4, side=4)), (40, None)])
+def test_heavy_lanes_that_nothing_reads_again_come_after_one_another(times: int, held: RowMembers | None) -> None:
+    """All of a row at once needed more registers than there are: a sum over pairs of forces took 12 times as long."""
+
+    def summed(x: Value) -> list[Value]:
+        y = x
+        for _ in range(times):
+            y = ops.mul(ops.add(y, x), ops.sub(y, 1.0))
+        return [ops.sqrt(ops.reduce_sum(y, (1,)))]
+
+    graph, _ = trace(summed, [TensorType((1 << 11, 2048), float32)])
+    geometry = Geometry(exchanges=True)
+    (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels
+    assert row_members(kernel, geometry) == held
+
+
 def off_the_sum(x: Value) -> list[Value]:
     total = ops.reduce_sum(x, (1,))
     return [ops.sub(x, spread(total, x)), total]
