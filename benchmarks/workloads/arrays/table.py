@@ -13,12 +13,13 @@ from benchmarks.workloads.arrays import (
     products,
     recurrent,
     reductions,
+    scripts,
     transforms,
 )
 
 PROGRAMS: Final = {
     **elementwise.PROGRAMS, **reductions.PROGRAMS, **order.PROGRAMS, **movement.PROGRAMS, **products.PROGRAMS,
-    **models.PROGRAMS, **recurrent.PROGRAMS, **transforms.PROGRAMS,
+    **models.PROGRAMS, **recurrent.PROGRAMS, **transforms.PROGRAMS, **scripts.PROGRAMS,
 }  # fmt: skip
 FIRST: Final = (
     "copy", "cumsum", "sort", "argsort", "gather_rows", "transpose", "layer_norm", "mixture", "softmax",

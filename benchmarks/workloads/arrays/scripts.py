@@ -1,0 +1,147 @@
+"""What users write between the loops: stencils, points and rotations, forces between pairs, small matrices.
+
+Each is one text that NumPy runs as it is, which makes it the oracle, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.contender import Arrays
+from benchmarks.workloads.arrays.program import Program, integers, named, normal, sizes, uniform
+
+PLANE = sizes(1024, 32, 4096)
+POINTS = sizes(2**19, 100, 2**21)
+STATES = 32
+WORDS = 64
+BOX = 20.0
+
+Script = Callable[..., Any]  # of a system's module and its arrays
+
+
+def script(title: str, sizes: dict[str, int], inputs: Callable[[int], Arrays], run: Script, **more: Any) -> Program:
+    """A program of functions that NumPy, loopgrad and JAX have by the same names."""
+    own, theirs = lambda lg: partial(run, lg), lambda jax: partial(run, jax.numpy)
+    return Program(title, sizes, inputs, partial(run, np), loopgrad=own, jax=theirs, **more)
+
+
+def plane(n: int) -> Arrays:
+    return named(x=normal((n, n))[0])
+
+
+def cells(n: int) -> Arrays:
+    return named(x=integers((n, n), 2).astype(np.uint8))
+
+
+def life(xp: Any, x: Any) -> Any:
+    near = [xp.roll(xp.roll(x, a, 0), b, 1) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b]
+    total = sum(near[1:], near[0])
+    return ((total == 3) | ((x == 1) & (total == 2))).astype(xp.uint8)
+
+
+def eroded(xp: Any, x: Any) -> Any:
+    return xp.min(xp.stack([xp.roll(x, (a, b), (0, 1)) for a in (-1, 0, 1) for b in (-1, 0, 1)]), axis=0)
+
+
+def edges(xp: Any, x: Any) -> Any:
+    """Magnitudes of Sobel's gradients, the edge repeated."""
+    p = xp.pad(x, 1, mode="edge")
+    across = p[:-2, 2:] + 2 * p[1:-1, 2:] + p[2:, 2:] - p[:-2, :-2] - 2 * p[1:-1, :-2] - p[2:, :-2]
+    along = p[2:, :-2] + 2 * p[2:, 1:-1] + p[2:, 2:] - p[:-2, :-2] - 2 * p[:-2, 1:-1] - p[:-2, 2:]
+    return xp.sqrt(across * across + along * along + 1e-6)
+
+
+def weights(xp: Any, t: Any) -> Any:
+    """Of a cubic B-spline at each place between two knots."""
+    return xp.stack([(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3], -1) / 6
+
+
+def places(n: int) -> Arrays:
+    return named(t=uniform((n,))[0])
+
+
+def turned(xp: Any, q: Any, v: Any) -> Any:
+    """Vectors turned by quaternions."""
+    q = q / xp.sqrt(xp.sum(q * q, -1, keepdims=True))
+    t = 2 * xp.cross(q[:, 1:], v)
+    return v + q[:, :1] * t + xp.cross(q[:, 1:], t)
+
+
+def turns(n: int) -> Arrays:
+    q, v = normal((n, 4), (n, 3))
+    return named(q=q, v=v)
+
+
+def forces(xp: Any, x: Any) -> Any:
+    """Between points in a periodic box, by the potential of Lennard and Jones, cut off at 2.5."""
+    apart = x[:, None] - x[None]
+    apart = apart - BOX * xp.round(apart / BOX)
+    square = xp.sum(apart * apart, -1) + xp.eye(x.shape[0], dtype=x.dtype)
+    s = xp.where(square < 6.25, 1.0 / xp.maximum(square, 0.5), 0.0)
+    cube = s * s * s
+    return xp.sum((24 * s * (2 * cube * cube - cube))[..., None] * apart, 1)
+
+
+def quadratic(xp: Any, x: Any, a: Any) -> Any:
+    return xp.einsum("bi,bij,bj->b", x, a, x)
+
+
+def forms(n: int) -> Arrays:
+    x, a = normal((n, 8), (n, 8, 8))
+    return named(x=x, a=a)
+
+
+def inverses(xp: Any, a: Any) -> Any:
+    return xp.linalg.inv(a + 3 * xp.eye(3, dtype=a.dtype))
+
+
+def best_scores(step: Script, first: Any, scores: Any, moves: Any) -> Any:
+    for row in scores:
+        first = step(first, row, moves)
+    return first
+
+
+def advanced(xp: Any, best: Any, row: Any, moves: Any) -> Any:
+    """The best scores of all states after one more observation (Viterbi 1967)."""
+    return xp.max(best[:, :, None] + moves[None], axis=1) + row
+
+
+def decoded(xp: Any, scan: Any, scores: Any, moves: Any) -> Any:
+    return scan(lambda best, row: (advanced(xp, best, row, moves), None), scores[0], scores[1:])[0]
+
+
+def observations(n: int) -> Arrays:
+    scores, moves = normal((WORDS, n, STATES), (STATES, STATES))
+    return named(scores=scores, moves=moves)
+
+
+PROGRAMS = {
+    "life": script("one generation of Conway's Life on a torus of bytes", PLANE, cells, life),
+    "eroded": script("the least of nine neighbours", PLANE, plane, eroded),
+    "edges": script("magnitudes of Sobel's gradients", PLANE, plane, edges),
+    "spline_weights": script("four weights of a cubic B-spline a place", POINTS, places, weights),
+    "turned": script("vectors turned by quaternions", POINTS, turns, turned),
+    "forces": script(
+        "forces between all pairs of points in a periodic box", sizes(1024, 40, 2048),
+        lambda n: named(x=uniform((n, 3), high=BOX)[0]), forces, tolerance=1e-2,
+    ),
+    "quadratic": script("x A x for matrices of 8 x 8", sizes(2**16, 50, 2**18), forms, quadratic),
+    "inverses": script(
+        "inverses of 3 x 3 matrices", sizes(2**18, 50, 2**20),
+        lambda n: named(a=uniform((n, 3, 3), low=-0.5, high=0.5)[0]), inverses,
+    ),
+    "covariance": script(
+        "the covariance of 64 variables", sizes(2**16, 100, 2**18), lambda n: named(x=normal((n, 64))[0]),
+        lambda xp, x: xp.cov(x.T),
+    ),
+    "viterbi": Program(
+        "best scores of 32 states after 64 observations", sizes(256, 8, 256), observations,
+        lambda scores, moves: best_scores(partial(advanced, np), scores[0], scores[1:], moves),
+        loopgrad=lambda lg: partial(decoded, lg, lg.scan),
+        jax=lambda jax: partial(decoded, jax.numpy, jax.lax.scan),
+    ),
+}  # fmt: skip
