@@ -19,7 +19,7 @@ from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP, ProductChain
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.attention_rows import AttentionRows, RowTile
-from loopgrad.codegen.targets.gpu.routines.matrix_tiles import HeldRows, MatrixRows, Sums
+from loopgrad.codegen.targets.gpu.routines.matrix_tiles import BlockPart, HeldRows, MatrixRows, Sums
 from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelMatrices
 
 
@@ -102,4 +102,5 @@ class _TurnedTile(RowTile):
         c, each = self.panels, self.p.block // 2
         begin = c.times(self.half, each)
         first = c.plus(c.times(number, self.p.block), begin)
-        c.copy_lines(held, rows, (first, begin), each, (self.member, WARPGROUP * WARP))
+        part = BlockPart(first, begin, each, self.p.block)
+        c.copy_lines(held, rows, part, (self.member, WARPGROUP * WARP))

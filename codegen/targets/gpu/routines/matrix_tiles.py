@@ -41,6 +41,16 @@ class HeldRows(NamedTuple):
     start: Val
 
 
+class BlockPart(NamedTuple):
+    """So many `lines` of a block of `block` rows, from number `first` (i32) of the matrix and `line` of the block on.
+    Where a block begins, at a multiple of its rows, the matrix hasn't ended; a part of it may lie beyond the end."""
+
+    first: Val
+    line: Val
+    lines: int
+    block: int
+
+
 class Depth(NamedTuple):
     """Elements of a type of `bytes` that a product of matrix units adds up, in two chunks of 16 bytes."""
 
@@ -222,63 +232,53 @@ class MatrixCode(GroupCode):
 
     def copy_block(self, held: HeldRows, rows: MatrixRows, first: Val, block: int) -> None:
         """Begin to copy so many rows from `first` (i32), a multiple of that, on; zeros beyond the end."""
-        self.copy_lines(held, rows, (first, self.i32(0)), block, (self.own, self.group))
+        self.copy_lines(held, rows, BlockPart(first, self.i32(0), block, block), (self.own, self.group))
 
-    def copy_lines(
-        self, held: HeldRows, rows: MatrixRows, begin: tuple[Val, Val], count: int, member: tuple[Val, int]
-    ) -> None:
-        """As `copy_block`; `begin`: the first row, and where it lies in the block; the copies are shared out among so
-        many invocations, of which this one is a `member`. Each copies the same chunk of rows that are as far apart, so
-        that one address is enough; those that are too few for another row copy none."""
+    def copy_lines(self, held: HeldRows, rows: MatrixRows, part: BlockPart, member: tuple[Val, int]) -> None:
+        """As `copy_block`, of part of a block; the copies are shared out among so many invocations, of which this one
+        is a `member`. Each copies the same chunk of rows that are as far apart, so that one address is enough; those
+        that are too few for another row copy none."""
         chunks, (own, members) = held.width // self.depth.chunk, member
         if members < chunks:
-            self.turns_of(own, members, count * chunks, partial(self._copy_chunk, held, rows, begin, count, chunks))
+            self.turns_of(own, members, part.lines * chunks, partial(self._copy_chunk, held, rows, part, chunks))
             return
-        copy = partial(self._copy_column, held, rows, begin, count, self.divided(own, chunks), members // chunks)
+        copy = partial(self._copy_column, held, rows, part, self.divided(own, chunks), members // chunks)
         if members % chunks:
             self.e.when(self.test("ULessThan", own, members // chunks * chunks), copy)
         else:
             copy()
 
     def _copy_column(
-        self,
-        held: HeldRows,
-        rows: MatrixRows,
-        begin: tuple[Val, Val],
-        count: int,
-        place: tuple[Val, Val],
-        apart: int,
+        self, held: HeldRows, rows: MatrixRows, part: BlockPart, place: tuple[Val, Val], apart: int
     ) -> None:
         """One chunk of rows that are so far `apart`, from a `place` on: a row and the chunk."""
         further, chunk = place
-        row, line = (self.plus(x, further) for x in begin)
+        row, line = (self.plus(x, further) for x in (part.first, part.line))
         column = self.times(chunk, self.depth.chunk)
         source = self._address_in(rows, row, column)
-        for start in range(0, count, apart):
+        for start in range(0, part.lines, apart):
             behind = self.e.offset(source, start * rows.width * self.depth.bytes)
-            valid = self._valid(held, rows, self.plus(row, start), column, count)
+            valid = self._valid(held, rows, self.plus(row, start), column, part.block)
             copy = partial(self._copy, held, self.cell(held, self.plus(line, start), column), rows, behind, valid)
-            if start + apart <= count:
+            if start + apart <= part.lines:
                 copy()
             else:
-                self.e.when(self.test("ULessThan", further, count - start), copy)
+                self.e.when(self.test("ULessThan", further, part.lines - start), copy)
 
-    def _copy_chunk(
-        self, held: HeldRows, rows: MatrixRows, begin: tuple[Val, Val], count: int, chunks: int, number: Val
-    ) -> None:
+    def _copy_chunk(self, held: HeldRows, rows: MatrixRows, part: BlockPart, chunks: int, number: Val) -> None:
         further, chunk = self.divided(number, chunks)
-        row, line = (self.plus(x, further) for x in begin)
+        row, line = (self.plus(x, further) for x in (part.first, part.line))
         column = self.times(chunk, self.depth.chunk)
-        valid = self._valid(held, rows, row, column, count)
+        valid = self._valid(held, rows, row, column, part.block)
         self._copy(held, self.cell(held, line, column), rows, self._address_in(rows, row, column), valid)
 
     def _address_in(self, rows: MatrixRows, row: Val, column: Val) -> Val:
         return self.at(rows.base, self.plus(self.op("IMul", row, rows.width), column), self.depth.bytes)
 
-    def _valid(self, held: HeldRows, rows: MatrixRows, row: Val, column: Val, count: int) -> Val | None:
-        """Whether there is such an element; None: there always is."""
+    def _valid(self, held: HeldRows, rows: MatrixRows, row: Val, column: Val, block: int) -> Val | None:
+        """Whether there is such an element of a block of so many rows; None: there always is."""
         tests = [self.test("SLessThan", column, rows.width)] if rows.width < held.width else []
-        if rows.total % count:
+        if rows.total % block:
             tests.append(self.test("SLessThan", row, rows.total))
         return reduce(lambda x, y: self.b.inst("LogicalAnd", "bool", x, y), tests) if tests else None
 

@@ -62,6 +62,16 @@ def test_warpgroups_take_turns(warpgroups: str, monkeypatch: pytest.MonkeyPatch,
         near(function(q, k, v), attention.by_numpy(*wide(q, k, v), is_causal=causal)[1], "bfloat16")
 
 
+def test_half_a_block_may_lie_beyond_the_last_key(warpgroups: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each warpgroup copies half a block; what follows in memory, values of the next attention, has no weight."""
+    monkeypatch.setattr(routine, "tiling", lambda *_: routine.AttentionTiling(8, 1, 32, True, 1, True, True))
+    with lg.default_device(warpgroups):
+        q, k, v = narrow("bfloat16", (2, 20, 8), (2, 48, 8), (2, 48, 8))
+        follows = lg.asarray(np.where(np.arange(2) == 1, np.nan, 0.0)[:, None, None]).astype(lg.bfloat16)
+        found = lg.compile(lambda q, k, v: lg.attention(q, k, v))(q, k, v + follows)
+        near(found[0], attention.by_numpy(*[x[0] for x in wide(q, k, v)])[1], "bfloat16")
+
+
 def test_few_tiles_share_out_keys_rather_than_take_turns() -> None:
     def chosen(count: int, queries: int, width: int, causal: bool = False) -> tuple[int, bool]:
         found = routine.tiling(Shapes("b16", count, queries, 4096, width, width, causal, 0.1, panels=True), 4)
