@@ -8,6 +8,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
+from loopgrad.codegen.schedule.attention import MOST
 from loopgrad.codegen.targets.gpu.assembler import WARP, WARPGROUP
 from loopgrad.codegen.targets.gpu.routines.attention_gradients import AttentionGradients
 from loopgrad.codegen.targets.gpu.routines.attention_parts import AttentionParts
@@ -56,11 +57,12 @@ def shapes_of(routine: Routine) -> Shapes:
     assert isinstance(scale, float)
     panels = routine.geometry.warpgroups and DEPTHS[type].bytes < WORD
     whole = Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias, panels)
-    return _with_shared(whole, routine.attrs.get("heads"))
+    return with_shared(whole, routine.attrs.get("heads"))
 
 
-def _with_shared(shapes: Shapes, shared: object) -> Shapes:
-    """With keys and values of several queries' matrices; those that nothing tells apart are one matrix."""
+def with_shared(shapes: Shapes, shared: object) -> Shapes:
+    """With keys and values of several queries' matrices; those that nothing tells apart are one matrix, where its
+    elements can be counted in 32 bits."""
     if not shared:
         return shapes
     assert isinstance(shared, tuple)
@@ -69,6 +71,8 @@ def _with_shared(shapes: Shapes, shared: object) -> Shapes:
     if leading[-1] > 1 or shapes.causal or shapes.mask is not None or shapes.bias is not None:
         return found
     together = wide[-1]
+    if together * shapes.queries * max(shapes.width, shapes.value_width) >= MOST:
+        return found
     matrices = SharedMatrices(wide[:-1], _strides(leading[:-1]))
     return replace(found, count=shapes.count // together, queries=shapes.queries * together, shared=matrices)
 

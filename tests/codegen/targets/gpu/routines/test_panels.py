@@ -81,6 +81,15 @@ def test_few_tiles_share_out_keys_rather_than_take_turns() -> None:
     assert chosen(16, 512, 128) == chosen(1024, 40, 128) == chosen(64, 2048, 64) == (4, False)
 
 
+def test_queries_that_share_keys_are_one_matrix_while_32_bits_count_its_elements() -> None:
+    def rows(queries: int) -> tuple[int, int]:
+        found = routine.with_shared(Shapes("b16", 32, queries, 64, 64, 128, False, 0.1), ((4, 8), (4, 1)))
+        return found.count, found.queries
+
+    assert rows(1 << 20) == (4, 8 << 20)
+    assert rows(1 << 21) == (32, 1 << 21)  # 2**31 elements of the result
+
+
 # x, kernel, stride, padding, dilation, groups
 CHANNELS: list[Any] = [
     ((2, 16, 9, 11), (20, 16, 3, 3), 1, 1, 1, 1),
