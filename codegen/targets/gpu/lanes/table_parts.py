@@ -33,12 +33,20 @@ def in_parts(kernel: Kernel, options: Options, wide: bool) -> Kernel:
     if len(shared) != 1 or kernel.stages or kernel.running is not None or not straight(kernel):
         return kernel
     ((param, kinds),) = shared.items()
-    parts = min(-(-8 * kernel.params[param].size // PART), MOST_PARTS)
+    most = min(-(-8 * kernel.params[param].size // PART), MOST_PARTS)
     added = [op for op in kernel.body.ops if op.opcode == "accumulate"]
-    if parts < 2 or len(added) != 1 or not _at_random(added[0].operands[0]):
+    if most < 2 or len(added) != 1 or not _at_random(added[0].operands[0]):
         return kernel
-    found = accumulator(kernel, param, kinds, options.deterministic, wide)
-    return _InParts(kernel, parts).run() if isinstance(found, WindowSum) and found.alone else kernel
+
+    def in_window(candidate: Kernel) -> bool:
+        found = accumulator(candidate, param, kinds, options.deterministic, wide)
+        return isinstance(found, WindowSum) and found.alone
+
+    if not in_window(kernel):
+        return kernel
+    # a lane is taken for a term in each part, and of too many terms no window has bits enough
+    made = (_InParts(kernel, parts).run() for parts in range(most, 1, -1))
+    return next(filter(in_window, made), kernel)
 
 
 class _InParts(Rebuilder):

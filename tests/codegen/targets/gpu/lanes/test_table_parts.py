@@ -7,9 +7,10 @@ from loopgrad.codegen.kernel.interpret import interpret_kernel
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.emit import accumulate
+from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes import table_parts
 from loopgrad.codegen.targets.gpu.lanes.table_parts import in_parts
-from loopgrad.graph.types import float32, int64
+from loopgrad.graph.types import float32, float64, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.emit.test_accumulate import SIZE, places, scatter
 from tests.codegen.targets.gpu.gpu_harness import run_kernel
@@ -74,3 +75,10 @@ def test_which_kernels_are_run_in_parts(small, monkeypatch):
     assert parts(gradient(), Options(deterministic=False)) == 1
     monkeypatch.setattr(table_parts, "PART", 1)
     assert parts(gradient()) == table_parts.MOST_PARTS
+
+
+@pytest.mark.parametrize(("lanes", "parts"), [(1 << 24, 8), (1 << 25, 7), (1 << 26, 3), (1 << 27, 1)])
+def test_parts_leave_bits_for_all_terms(lanes, parts):
+    made = in_parts(scatter(float64, lanes, 1 << 24), Options(), True)
+    assert made.domain == ((parts, lanes) if parts > 1 else (lanes,))
+    assert isinstance(accumulate.accumulator(made, 2, {"add"}, True, True), WindowSum)
