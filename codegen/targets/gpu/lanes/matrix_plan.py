@@ -14,6 +14,7 @@ from typing import Final
 from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.interface import MatrixShape, SubgroupShapes
+from loopgrad.codegen.targets.gpu.lanes.product_plan import ProductRectangles
 from loopgrad.graph.types import DType
 
 TYPES: Final = {"float16": "f16", "bfloat16": "b16"}
@@ -58,34 +59,13 @@ class Slab:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixProduct:
-    """As a `Product`, by `subgroups` of which `down` lie below each other. `shape`: of the matrices that multiply."""
+class MatrixProduct(ProductRectangles):
+    """By `subgroups` of which `down` lie below each other. `shape`: of the matrices that multiply."""
 
-    batch: int
-    m: int
-    k: int
-    n: int
-    transpose_left: bool
-    transpose_right: bool
-    group: int
     subgroups: int
     down: int
-    tall: int
-    broad: int
     depth: int
     shape: MatrixShape
-
-    @property
-    def rows(self) -> int:
-        return -(-self.m // self.tall)
-
-    @property
-    def columns(self) -> int:
-        return -(-self.n // self.broad)
-
-    @property
-    def tiles(self) -> int:
-        return self.batch * self.rows * self.columns
 
     @property
     def across(self) -> int:
@@ -155,11 +135,11 @@ def _fitting(
     step: MatmulStep, tall: int, broad: int, group: int, memory: int, subgroups: int, shape: MatrixShape
 ) -> MatrixProduct | None:
     """With longer slabs rather than with shorter ones; the parts of subgroups are as much like squares as can be."""
-    given = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group, subgroups)
+    given = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group, tall, broad)
     downs = [1 << i for i in range(subgroups.bit_length()) if tall % (shape.rows << i) == 0]
     fitting = [down for down in downs if broad % (subgroups // down * shape.columns) == 0]
     if not fitting:
         return None
     down = min(fitting, key=lambda d: tall // d + broad // (subgroups // d))
-    products = [MatrixProduct(*given, down, tall, broad, depth, shape) for depth in DEPTHS]
+    products = [MatrixProduct(*given, subgroups, down, depth, shape) for depth in DEPTHS]
     return next((p for p in products if p.suits(memory)), None)

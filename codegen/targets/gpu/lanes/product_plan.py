@@ -33,10 +33,9 @@ THIN_DEPTH: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductRectangles:
     """`batch` products of `m` x `k` and `k` x `n` matrices, row-major; a flag says that the operand is stored
-    transposed. Rectangles have `tall` rows and `broad` columns, workgroups `group` invocations, which have `high` rows
-    and `wide` columns each. `slabs` are in memory at a time."""
+    transposed. Rectangles have `tall` rows and `broad` columns, workgroups `group` invocations."""
 
     batch: int
     m: int
@@ -47,6 +46,24 @@ class Product:
     group: int
     tall: int
     broad: int
+
+    @property
+    def rows(self) -> int:
+        return -(-self.m // self.tall)
+
+    @property
+    def columns(self) -> int:
+        return -(-self.n // self.broad)
+
+    @property
+    def tiles(self) -> int:
+        return self.batch * self.rows * self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Product(ProductRectangles):
+    """By invocations that have `high` rows and `wide` columns each. `slabs` are in memory at a time."""
+
     high: int
     wide: int
     depth: int
@@ -65,18 +82,6 @@ class Product:
     @property
     def slices(self) -> int:
         return self.group // self.threads
-
-    @property
-    def rows(self) -> int:
-        return -(-self.m // self.tall)
-
-    @property
-    def columns(self) -> int:
-        return -(-self.n // self.broad)
-
-    @property
-    def tiles(self) -> int:
-        return self.batch * self.rows * self.columns
 
     @property
     def pitches(self) -> tuple[int, int]:
