@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.program import (
     HOST,
     ArraySlot,
@@ -100,6 +101,14 @@ def named(step: Step) -> Iterator[int]:
             yield from (step.pred, *rotated(step))
         case SwitchStep():
             yield step.index
+
+
+def changed_by(step: LaunchStep | RoutineStep, kernels: Sequence[Kernel]) -> set[int]:
+    """Slots that the step writes or adds to."""
+    if isinstance(step, RoutineStep):
+        return {*step.outputs, *step.scratch}
+    params = kernels[step.kernel].params
+    return {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
 
 
 def epilogue_slots(step: MatmulStep) -> list[int]:

@@ -17,7 +17,7 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.passes import cse, dce, optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import named, slot_uses, with_blocks
+from loopgrad.codegen.steps import changed_by, named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import plain_lanes
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_launched_kernels
@@ -58,14 +58,19 @@ class _SumJoiner:
         if _sums(self.kernels[step.kernel]) and not step.initials:
             for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1):
                 before = done[place]
-                joined = self.joined(before, step) if isinstance(before, LaunchStep) else None
-                parts = (
-                    self.around(before, done[place + 1 :], step) if isinstance(before, LaunchStep) and joined else None
-                )
-                if joined is not None and parts is not None:
-                    launch = LaunchStep(self.added(joined[0]), joined[1])
-                    return [*done[:place], *parts[0], launch, *parts[1]]
+                made = self.together(before, done[place + 1 :], step) if isinstance(before, LaunchStep) else None
+                if made is not None:
+                    return [*done[:place], *made]
         return [*done, step]
+
+    def together(self, first: LaunchStep, between: Sequence[Step], second: LaunchStep) -> list[Step] | None:
+        """The steps from the first launch to the second, these as one; None where they can't be."""
+        joined = self.joined(first, second)
+        parts = self.around(first, between, second) if joined is not None else None
+        if joined is None or parts is None:
+            return None
+        (kernel, slots), (early, late) = joined, parts
+        return [*early, LaunchStep(self.added(kernel), slots), *late]
 
     def around(
         self, first: LaunchStep, between: Sequence[Step], second: LaunchStep
@@ -127,10 +132,7 @@ class _SumJoiner:
 
     def accesses(self, step: LaunchStep | RoutineStep) -> tuple[set[int], set[int]]:
         """The slots that a step only reads, and those that it changes."""
-        if isinstance(step, RoutineStep):
-            return set(step.inputs), {*step.outputs, *step.scratch}
-        params = self.kernels[step.kernel].params
-        changed = {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
+        changed = changed_by(step, self.kernels)
         return set(named(step)) - changed, changed
 
 

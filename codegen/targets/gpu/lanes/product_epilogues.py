@@ -17,7 +17,7 @@ from typing import Final
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
 from loopgrad.codegen.program import LaunchStep, MatmulStep, Program, Step
-from loopgrad.codegen.steps import all_steps, named, slot_uses, with_blocks
+from loopgrad.codegen.steps import all_steps, changed_by, named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.row_stages import indices, own_element, suits
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun, with_versions
@@ -90,8 +90,7 @@ class _Epilogues:
         return set(step.slots) - self.writes(step)
 
     def writes(self, step: LaunchStep) -> set[int]:
-        params = self.kernels[step.kernel].params
-        return {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
+        return changed_by(step, self.kernels)
 
     def changed(self, step: LaunchStep | MatmulStep) -> set[int]:
         if isinstance(step, LaunchStep):

@@ -26,7 +26,7 @@ from loopgrad.codegen.kernel.linear_index import Linear, linear, places
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
-from loopgrad.codegen.steps import all_steps, slot_uses, with_blocks
+from loopgrad.codegen.steps import all_steps, changed_by, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.apart import straight_part
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
@@ -177,11 +177,11 @@ class _Fusion:
     def may_precede(self, stage: _Stage, passed: Iterable[LaunchStep]) -> bool:
         """Whether it doesn't matter that it comes before these."""
         for step in passed:
-            params = self.kernels[step.kernel].params
             sources = {start.source for _, start in step.initials}
-            changed = {slot for slot, param in zip(step.slots, params, strict=True) if param.access != "read"}
             seen = sources.union(step.slots)
-            if not changed.isdisjoint(stage.reads | stage.writes) or not stage.writes.isdisjoint(seen):
+            if not changed_by(step, self.kernels).isdisjoint(stage.reads | stage.writes) or not stage.writes.isdisjoint(
+                seen
+            ):
                 return False
         return True
 

@@ -17,7 +17,7 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import all_steps, slot_uses, with_blocks
+from loopgrad.codegen.steps import all_steps, changed_by, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import own_store
@@ -120,21 +120,11 @@ class _Terms:
         """Whether another step may not come before this one."""
         if not isinstance(other, LaunchStep | RoutineStep):
             return True
-        if isinstance(other, RoutineStep):
-            changed = {*other.outputs, *other.scratch}
-        else:
-            params = self.kernels[other.kernel].params
-            changed = {slot for slot, param in zip(other.slots, params, strict=True) if param.access != "read"}
-        return not changed.isdisjoint(step.slots)
+        return not changed_by(other, self.kernels).isdisjoint(step.slots)
 
     def kernel(self, scan: RoutineStep, makers: Sequence[tuple[LaunchStep, Kernel]]) -> tuple[Kernel, tuple[int, ...]]:
         """The scan's kernel, and the slots of its parameters."""
-        stored = {
-            slot
-            for step, kernel in makers
-            for slot, p in zip(step.slots, kernel.params, strict=True)
-            if p.access != "read"
-        }
+        stored = {slot for step, _ in makers for slot in changed_by(step, self.kernels)}
         named = [slot for step, _ in makers for slot in step.slots] + list(scan.inputs)
         slots = [*dict.fromkeys([slot for slot in named if slot not in stored]), *scan.outputs]
         lanes = _Lanes(makers[0][1].domain, slots)

@@ -31,7 +31,7 @@ from loopgrad.codegen.program import (
     ReserveStep,
     Step,
 )
-from loopgrad.codegen.steps import all_steps, launches, named, rotated, slot_uses, with_blocks
+from loopgrad.codegen.steps import all_steps, changed_by, launches, named, rotated, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun
 from loopgrad.graph.types import int64
@@ -142,8 +142,7 @@ class _RowsOfStacks:
     def changes(self, step: Step, slot: int) -> bool:
         match step:
             case LaunchStep():
-                params = self.kernels[step.kernel].params
-                return any(s == slot and p.access != "read" for s, p in zip(step.slots, params, strict=True))
+                return slot in changed_by(step, self.kernels)
             case CopyStep():
                 return step.target == slot
             case MatmulStep():
