@@ -58,16 +58,14 @@ class DealtLanes:
         raise AssertionError("a running total has terms only")
 
     def place(self, position: Val) -> Val:
-        """Where a position of a tile is in the arrays: the padding of a row is where the total ends."""
-        b, plan, ahead = self.b, self.plan, self.plan.slack if self.running.reverse else 0
+        """Where a position of a tile is in the arrays: places that no element has are where the total ends."""
+        b, plan = self.b, self.plan
+        ahead = plan.slack + plan.padding if self.running.reverse else 0
         if plan.own_rows:
-            ahead = plan.padding if self.running.reverse else 0
             position = b.inst("IAdd", "i32", b.inst("IMul", "i32", self.near, b.const("i32", plan.pitch)), position)
-        elif plan.padding > 0:
-            ahead = plan.padding if self.running.reverse else 0
-            if plan.rows > 1:
-                row = self._row_of(position)
-                position = b.inst("IAdd", "i32", position, b.inst("IMul", "i32", row, b.const("i32", plan.padding)))
+        elif plan.padding > 0 and plan.rows > 1:
+            row = self._row_of(position)
+            position = b.inst("IAdd", "i32", position, b.inst("IMul", "i32", row, b.const("i32", plan.padding)))
         return b.inst("IAdd", "i32", position, b.const("i32", ahead)) if ahead else position
 
     def _row_of(self, position: Val) -> Val:
