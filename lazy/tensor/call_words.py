@@ -16,6 +16,7 @@ from loopgrad.lazy.tensor.core import TensorCore
 from loopgrad.lazy.tensor.function_words import Reached, function_parts
 
 MOST_OPERANDS: Final = 24
+MOST_WORDS: Final = 512  # a list may hold itself
 MOST_BYTES: Final = 1 << 10  # of an array that a function reads
 PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
 
@@ -80,7 +81,7 @@ class _CallWords:
                 words += (cls, len(x))
                 if cls is list and self.within:
                     self.reached.held = True  # type: ignore[union-attr]
-                if len(x) > MOST_OPERANDS or not self.add(x):
+                if len(x) > MOST_OPERANDS or len(words) > MOST_WORDS or not self.add(x):
                     return False
             elif cls is slice:
                 words.append(cls)
@@ -99,7 +100,8 @@ class _CallWords:
             words += (cls, len(x), *x)
             if self.within:
                 self.reached.held = True  # type: ignore[union-attr]
-            return len(x) <= MOST_OPERANDS and all(type(k) is str for k in x) and self.add([*x.values()])
+            few = len(x) <= MOST_OPERANDS and len(words) <= MOST_WORDS
+            return few and all(type(k) is str for k in x) and self.add([*x.values()])
         if self.within and (cls is np.ndarray or isinstance(x, np.generic)):
             words += (cls, x.dtype, x.shape, x.tobytes() if x.nbytes <= MOST_BYTES else None)
             self.reached.held = True  # type: ignore[union-attr]

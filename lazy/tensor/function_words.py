@@ -4,10 +4,11 @@
     lg.cond(p, lambda v: v * k, lg.sin, x)      code that reads `k`: 3.0, and a function of ours
 
 A function is known by its code, what it closes over, its defaults and the globals that it names, of which tensors count
-by what they are computed as, numbers by value, functions again by all of this. What may be otherwise at the next call
-without any of these being so isn't known: other modules and objects, whose attributes change, and whatever does more
-than compute a result, such as printing, drawing numbers, or changing what lives outside of it. Containers that may
-change are known by what is in them, as long as no code that is reached from there changes any.
+by what they are computed as, numbers by value, modules by what it takes of them, functions again by all of this. What
+may be otherwise at the next call without any of these being so isn't known: objects whose attributes change, modules
+but for ours and those of numbers, and whatever does more than compute a result, such as printing, drawing numbers, or
+changing what lives outside of it. Containers that may change are known by what is in them, as long as no code that is
+reached from there changes any.
 """
 
 from __future__ import annotations
@@ -51,14 +52,15 @@ _CHANGING_NAMES: Final = (  # methods of containers
     "itemset partition put resize setfield setflags"
 )
 _WRITING: Final = frozenset({"DELETE_SUBSCR", "STORE_SLICE", "STORE_SUBSCR"})
-_UNDECIDED_NAMES: Final = (  # attributes of tensors of which types say nothing, or that do more than compute
-    "backward base block_until_ready cpu ctypes cuda data device dump grad to to_device tofile"
+_UNDECIDED_NAMES: Final = (  # attributes of tensors and arrays of which types say nothing, or that do more than compute
+    "backward base block_until_ready cpu ctypes cuda data device dump flags grad strides to to_device tofile"
 )
 
 
 _GENERATOR: Final = inspect.CO_GENERATOR
-_BUILTINS, _OUTSIDE, _CHANGING, _UNDECIDED = [
-    frozenset(names.split()) for names in (_BUILTINS_NAMES, _OUTSIDE_NAMES, _CHANGING_NAMES, _UNDECIDED_NAMES)
+_BUILTINS: Final = {name: getattr(builtins, name) for name in _BUILTINS_NAMES.split()}
+_OUTSIDE, _CHANGING, _UNDECIDED = [
+    frozenset(names.split()) for names in (_OUTSIDE_NAMES, _CHANGING_NAMES, _UNDECIDED_NAMES)
 ]
 _COROUTINES: Final = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -67,22 +69,26 @@ _COROUTINES: Final = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | insp
 class CodeParts:
     """What code reads: the `globals` by name. `taken`: of variables from outside by their names, which attributes; None
     where the variable itself is handed on. `further`: all other attributes. `changes`: what it is given may be changed.
-    `modules`: whether what it takes of them only computes."""
+    `modules`: what it took of them, by the modules and the names there."""
 
     globals: tuple[str, ...]
     taken: dict[str, set[str] | None]
     further: frozenset[str]
     changes: bool
-    modules: dict[tuple[str, ModuleType], bool] = field(default_factory=dict)
+    modules: dict[tuple[str, ModuleType], list[tuple[ModuleType, str, Any]]] = field(default_factory=dict)
 
-    def computes(self, name: str, module: ModuleType) -> bool:
-        """Whether all that it takes of a module, which has that name, only computes."""
-        known = self.modules.get((name, module))
-        if known is None:
-            taken = self.taken[name]
-            known = taken is not None and _computes(module, taken, self.further)
-            self.modules[name, module] = known
-        return known
+    def add_words(self, name: str, module: ModuleType, words: list[Any]) -> bool:
+        """Add what it takes of a module, which has that name and whose attributes may be set; False where that does
+        more than compute."""
+        found = self.modules.get((name, module))
+        if found is None or any(getattr(m, attribute, None) is not x for m, attribute, x in found):
+            taken, found = self.taken[name], []
+            if taken is None or not _computes(module, taken, self.further, found):
+                return False
+            self.modules[name, module] = found
+        words.append(module)
+        words += [x for _, _, x in found]
+        return True
 
     def types_decide(self, name: str) -> bool:
         """Whether what it takes of a tensor with that name depends on what this is computed as, and nothing else."""
@@ -192,7 +198,7 @@ def function_parts(f: Any, words: list[Any], reached: Reached) -> list[Any] | No
         return [f.func, *f.args, *f.keywords.values()]
     builtin = isinstance(f, type | BuiltinFunctionType) and getattr(builtins, f.__name__, None) is f
     if builtin:
-        known = f.__name__ in _BUILTINS
+        known = _BUILTINS.get(f.__name__) is f
     else:
         known = isinstance(f, np.ufunc) or (isinstance(f, BuiltinFunctionType) and f.__self__ is math)
     words.append(f)
@@ -225,13 +231,12 @@ def _parts_of_function(f: FunctionType, words: list[Any], reached: Reached) -> l
         x = f.__globals__.get(name, _NOWHERE)
         if x is not _NOWHERE:
             around.append((name, x))
-        elif name not in _BUILTINS:
+        elif getattr(builtins, name, None) is not _BUILTINS.get(name, _NOWHERE):  # or replaced
             return None
         words.append(x is _NOWHERE)
     for name, x in around:
         if isinstance(x, ModuleType):
-            words.append(x)
-            if not parts.computes(name, x):
+            if not parts.add_words(name, x, words):
                 return None
         elif parts.types_decide(name):
             words.append(None)
@@ -254,20 +259,24 @@ def _is_named(f: FunctionType) -> bool:
     return getattr(sys.modules.get(f.__module__), f.__name__, None) is f
 
 
-def _computes(module: ModuleType, taken: Collection[str], further: Collection[str]) -> bool:
-    """Whether what is taken of a module only computes, and what may `further` be taken of modules in it."""
-    if module is math:
-        return True
+def _computes(
+    module: ModuleType, taken: Collection[str], further: Collection[str], found: list[tuple[ModuleType, str, Any]]
+) -> bool:
+    """Whether what is taken of a module, which is listed, only computes, and what may `further` be taken of modules in
+    it."""
     ours = module.__name__.partition(".")[0] == _PACKAGE
     for name in taken:
         x = getattr(module, name, None)
         if isinstance(x, ModuleType):
-            known = ours and _computes(x, further, further)
+            known = ours and _computes(x, further, further, found)
         elif ours:
             known = x is None or is_computing(x)
+        elif module is math:
+            known = isinstance(x, float) or getattr(x, "__self__", None) is math
         else:
             constant = isinstance(x, float | NoneType | np.ufunc) or (isinstance(x, type) and issubclass(x, np.generic))
             known = constant and module is np
         if not known:
             return False
+        found.append((module, name, x))
     return True

@@ -119,6 +119,8 @@ class Calls:
             return function(*args, **options)
         if recipe is not _UNKNOWN:
             result, learned = self._learned(partial(function, *args, **options), tensors, operands, loc, words[0])
+            if learned.traced and call_words(args, options, [], []) != words:  # it changed what decides
+                learned = _NOTHING
             self._steps += len(learned.steps)
             if self._steps > MOST_REMEMBERED:
                 known.clear()

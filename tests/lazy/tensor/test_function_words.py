@@ -3,6 +3,7 @@ as it was, and anew where anything differs."""
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 import sys
@@ -98,6 +99,42 @@ def test_globals_that_change_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(lg.vmap(global_scale)(x), X * float(scale))
 
 
+def test_attributes_of_modules_and_builtins_that_are_replaced_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = lg.asarray(X)
+
+    def call() -> Any:
+        return lg.vmap(lambda v: lg.sin(v) * lg.linalg.norm(v) * divmod(4, 2)[0])(x)
+
+    for place, name, other, expected in (
+        (lg, "sin", lg.cos, np.cos(X) * X * 2),
+        (lg, "sin", lambda v: v + 1.0, (X + 1.0) * X * 2),
+        (lg.linalg, "norm", lg.cos, np.sin(X) * np.cos(X) * 2),
+        (builtins, "divmod", lambda *_: (3, 0), np.sin(X) * X * 3),
+    ):
+        for _ in range(3):
+            np.testing.assert_allclose(call(), np.sin(X) * X * 2, rtol=1e-15)
+        with monkeypatch.context() as replaced:
+            replaced.setattr(place, name, other)
+            np.testing.assert_allclose(call(), expected, rtol=1e-15)
+
+
+def test_how_an_array_lies_in_memory_is_looked_at_again() -> None:
+    square = np.ones((2, 2))
+    for a in (square, square, square, np.asfortranarray(square), square):
+        found = lg.vmap(lambda v, a=a: v * a.strides[0])(lg.asarray(X))
+        np.testing.assert_array_equal(found, X * a.strides[0])
+
+
+def test_a_list_that_holds_itself_is_no_obstacle() -> None:
+    numbers: list[Any] = [2.0]
+    numbers.append(numbers)
+    table: dict[str, Any] = {"k": 3.0}
+    table["self"] = table
+    for _ in range(3):
+        found = lg.vmap(lambda v: v * numbers[0] * table["k"])(lg.asarray(X))
+        np.testing.assert_array_equal(found, X * 6.0)
+
+
 def effects() -> Iterator[tuple[Callable[[Any], Any], Callable[[], Any]]]:
     """Functions that leave a mark each time they run, and what takes the mark away and says whether it was there."""
     held = SimpleNamespace(mark=False)
@@ -151,6 +188,12 @@ def effects() -> Iterator[tuple[Callable[[Any], Any], Callable[[], Any]]]:
         return v * 2.0
 
     yield out, lambda: (array[0], array.fill(0.0))[0]
+
+    def in_place(v: Any) -> Any:
+        np.subtract(array, -1.0, array)
+        return v * 2.0
+
+    yield in_place, lambda: (array[0], array.fill(0.0))[0]
 
     def of_itself(v: Any) -> Any:
         of_itself.mark = True  # type: ignore[attr-defined]
