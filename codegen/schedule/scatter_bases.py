@@ -1,12 +1,13 @@
 """Sums into zeros that are added to an array are sums into that array.
 
     %1 = scatter(zeros, %i, %j, %u) {kind=add}
-    %2 = add(%1, %x)                              ->      %2 = scatter(%x, %i, %j, %u) {kind=add}
+    %2 = add(%1, %x)                              ->      %2 = scatter(add(0, %x), %i, %j, %u) {kind=add}
     %3 = reduce_sum(%1) {axes=(1,)}               ->      %3 = scatter(zeros, %i, %u) {kind=add}
 
 So is the gradient of what is read at a few places and as a whole, as scores by a loss: the array is written once, and
 a few of its elements again, where zeros had to be written, read and added to it. Differences alike; nobody else may
-read those sums. For devices that round a sum into a table once: in order it would be another sum.
+read those sums. For devices that round a sum into a table once: in order it would be another sum. Where nothing is
+added, 0 is: -0.0 becomes 0.0, in the kernel that makes the array.
 """
 
 from __future__ import annotations
@@ -122,11 +123,21 @@ def _onto(node: Node, chain: list[Node], env: Mapping[Value, Value], builder: Gr
     first = chain[0].results[0] is node.operands[0]
     total = node.operands[1 if first else 0]
     total = env.get(total, total)
-    if node.op == "sub" and first:
-        total = builder.value("neg", total)
+    if (node.op == "sub" and first) or (total.dtype.is_float and node.op == "add" and not _begins_with_zero(total)):
+        zeros = builder.const(0.0 if total.dtype.is_float else 0, TensorType(total.shape, total.dtype))
+        total = builder.value(node.op, zeros, total)
     for scatter in reversed(chain):
         *indices, updates = [env.get(v, v) for v in scatter.operands[1:]]
         if node.op == "sub" and not first:
             updates = builder.value("neg", updates)
         total = builder.value("scatter", total, *indices, updates, **scatter.attrs)
     return total
+
+
+def _begins_with_zero(value: Value) -> bool:
+    """Whether all elements are sums that do, which aren't -0.0 unless they underflow: a library's take another pass."""
+    while (node := value.node) is not None and _adds(node):
+        value = node.operands[0]
+    if node is None or node.op == "matmul" or _is_zero(value):
+        return node is not None
+    return node.op == "add" and any(map(_is_zero, node.operands))

@@ -76,6 +76,33 @@ def test_the_sums_are_the_same(function, shapes, starts, dtype):
         np.testing.assert_array_equal(got, want)
 
 
+def test_zeros_keep_the_sign_that_a_sum_gives_them():
+    """Where nothing is added, 0 + -0 is 0, 0 - 0 too, and -0 - 0 is -0."""
+
+    def function(x, i, j, u):
+        return [*added(x, i, j, u), ops.sub(scattered(i, j, u), x), ops.sub(x, scattered(i, j, u))]
+
+    graph, _ = trace(function, [SHAPE, PLACES, PLACES, TERMS])
+    x, i, j, u = arrays()
+    given = [np.copysign(np.zeros_like(x), x), i, j, np.abs(u) + 1]
+    found = rewrite_scatter_bases(graph)
+    assert zeros(found) == [False] * 3
+    for got, want in zip(interpret(found, given), interpret(graph, given), strict=True):
+        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+def two_tables(x, i, j, u):
+    return [ops.add(scattered(i, j, u), ops.add(scattered(j, i, u), x))]
+
+
+def test_zero_is_added_once():
+    graph, _ = trace(two_tables, [SHAPE, PLACES, PLACES, TERMS])
+    found = rewrite_scatter_bases(graph)
+    assert [node.op for node in found.nodes].count("add") == 1
+    for got, want in zip(interpret(found, arrays()), interpret(graph, arrays()), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def into_what_is_computed(x, i, u):
     """Also twice, and into what is read beside."""
     once = ops.scatter("add", ops.exp(x), (i,), u)
