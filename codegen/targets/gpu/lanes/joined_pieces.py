@@ -11,6 +11,7 @@ which are in registers. The gates of a recurrent layer are slices of one product
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -38,7 +39,7 @@ ELSEWHERE: Final = -1  # the parameter of a load that must turn out to be of no 
 
 def with_pieces(program: Program) -> Program:
     """See the module's text."""
-    return _LaunchJoiner(program).run()
+    return _PieceJoiner(program).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class _PieceCut:
     pieces: int
 
 
-class _LaunchJoiner:
+class LaunchesTogether(ABC):
+    """Makes one launch of several, in each `block` of steps."""
+
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
         self.uses = slot_uses(program)
@@ -61,6 +64,11 @@ class _LaunchJoiner:
             return self.program
         return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
 
+    @abstractmethod
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]: ...
+
+
+class _PieceJoiner(LaunchesTogether):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         inner = [with_blocks(step, self.block) for step in steps]
         done: list[Step] = []

@@ -17,10 +17,9 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.passes import cse, dce, optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import changed_by, named, slot_uses, with_blocks
+from loopgrad.codegen.steps import changed_by, named, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.joined_pieces import plain_lanes
-from loopgrad.codegen.targets.gpu.lanes.row_stages import with_launched_kernels
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import LaunchesTogether, plain_lanes
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 
 LARGE: Final = 1 << 16  # elements of an array that two launches had better read once
@@ -33,17 +32,7 @@ def with_joined_sums(program: Program) -> Program:
     return _SumJoiner(program).run()
 
 
-class _SumJoiner:
-    def __init__(self, program: Program) -> None:
-        self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
-        self.uses = slot_uses(program)
-
-    def run(self) -> Program:
-        steps = self.block(self.program.steps)
-        if len(self.kernels) == len(self.program.kernels):
-            return self.program
-        return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
-
+class _SumJoiner(LaunchesTogether):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         inner = [with_blocks(step, self.block) for step in steps]
         if not any(isinstance(step, LaunchStep) and _sums(self.kernels[step.kernel]) for step in inner):
