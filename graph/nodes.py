@@ -205,6 +205,11 @@ def node_so_far(value: Value) -> Node | None:
     return value.note[NODE] if len(value.note) > NODE else None
 
 
+def is_zero(value: Value) -> bool:
+    """Whether all elements are a constant 0, or -0.0."""
+    return value.node is not None and value.node.op == "const" and value.node.attrs["value"] == 0
+
+
 def attrs_of_const(value: Value) -> Mapping[str, Any] | None:
     """The attributes of the constant that the value is; None where it is none. Makes no node, either."""
     if type(value) is Noted:

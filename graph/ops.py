@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.build import at, emit, emit_each, user_location
-from loopgrad.graph.nodes import NO_ATTRS, Value
+from loopgrad.graph.nodes import NO_ATTRS, Value, is_zero
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
 from loopgrad.graph.region_ops import call as call
 from loopgrad.graph.region_ops import for_loop as for_loop
@@ -175,13 +175,9 @@ def accumulate(total: Value, term: Value) -> Value:
 
 
 def _accumulated_part(total: Value, term: Value) -> Value:
-    if _is_zero(total):
+    if is_zero(total):
         return term
-    return total if _is_zero(term) else accumulate(total, term)
-
-
-def _is_zero(v: Value) -> bool:
-    return v.node is not None and v.node.op == "const" and v.node.attrs["value"] == 0
+    return total if is_zero(term) else accumulate(total, term)
 
 
 def gathered(x: Value, axes: Sequence[int] | None = None) -> Value:

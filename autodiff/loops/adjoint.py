@@ -57,7 +57,7 @@ from loopgrad.graph.accumulators import Uses, chain_from, value_uses
 from loopgrad.graph.build import inline
 from loopgrad.graph.extract import extract
 from loopgrad.graph.lanes import lane_report
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Node, Value, is_zero
 from loopgrad.graph.passes.calls import without_plain
 from loopgrad.graph.primitives import KEEPING_SPLATS
 from loopgrad.graph.region_ops import tied
@@ -183,9 +183,7 @@ def _erases_in_vain(loop: NormalLoop, carry: int, graph: Graph, before: Value, a
     if loop.count is None or node is None or node.op != "scatter" or node.attrs["kind"] != "set":
         return False
     base, *indices, updates = node.operands
-    erased = (
-        base is before and updates.node is not None and updates.node.op == "const" and not updates.node.attrs["value"]
-    )
+    erased = base is before and is_zero(updates)
     if not erased or not any(_counts_trips(v, graph.inputs[0]) for v in indices):
         return False
     chain = chain_from(loop.body, loop.position(carry))

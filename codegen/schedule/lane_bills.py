@@ -31,13 +31,9 @@ LONGEST: Final = 64  # terms of a product's elements, which are written out
 CODE_OF_ROUTINE: Final = 200  # operations
 MAX_WORK: Final = 1 << 22  # elements that each of several lanes may process per pass
 BUSY_LANES: Final = 1 << 13  # that run side by side: so many keep a device at work
-OF_A_LOOP, OF_CODE, OF_A_KERNEL = (
-    30,
-    2,
-    3000,
-)  # ns: an element, an operation; a step's start and end (measured on an H200)
-
-_OWN_KERNEL: Final = frozenset(REDUCTIONS) | {"matmul", "scatter"}
+OF_A_LOOP, OF_CODE = 30, 2  # ns that a lane takes for an element, for an operation of its code (on an H200),
+OF_A_KERNEL = 3000  # and that a step takes to begin and to end
+KERNELS_OF_THEIR_OWN: Final = frozenset({*REDUCTIONS, *RUNNING_TOTALS, "matmul", "scatter"})
 
 
 def unaffordable(node: Node, lanes: int) -> str | None:
@@ -58,8 +54,8 @@ def unshared(node: Node, lanes: int) -> str | None:
     bill = _Bill(lanes, uniform=True)
     for inner in loop.body.nodes:
         bill.node(inner)
-    together = sum(inner.op in _OWN_KERNEL or inner.op in RUNNING_TOTALS for inner in loop.body.nodes)
-    alone, shared = OF_A_LOOP * bill.work + OF_CODE * bill.ops, OF_A_KERNEL * (2 + together)
+    kernels = 2 + sum(inner.op in KERNELS_OF_THEIR_OWN for inner in loop.body.nodes)
+    alone, shared = OF_A_LOOP * bill.work + OF_CODE * bill.ops, OF_A_KERNEL * kernels
     if alone <= 2 * shared:
         return None
     return f"{lanes} lanes would take about {alone // 1000} us a trip, kernels of all elements {shared // 1000}"

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import Options
 from loopgrad.graph.distinct import no_duplicates
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Node, Value, is_zero
 from loopgrad.graph.rebuild import GraphBuilder, renewed
 from loopgrad.graph.types import TensorType, bool_, int32, int64, sum_dtype, uint64
 
@@ -118,7 +118,7 @@ def _is_worth_a_sort(node: Node, options: Options) -> bool:
     rows, width = prod(table.shape[:rank]), prod(table.shape[rank:])
     if not options.deterministic or options.check_indices or no_duplicates(node):
         return False
-    if width <= NARROW or max(rows, count) > MOST_ROWS or not (_is_zero(table) or rows <= SPARSE * count):
+    if width <= NARROW or max(rows, count) > MOST_ROWS or not (is_zero(table) or rows <= SPARSE * count):
         return False
     *each, launches = SORTED
     sizes = (rows * width, count * width, count)
@@ -175,11 +175,11 @@ def _sum_of_rows(node: Node, order: _SortedNumbers, builder: GraphBuilder) -> Va
     rows = order.order if rows is None else _at(builder.value("reshape", rows, shape=(count,)), order, builder)
     rows = builder.cast(rows, int32)
     segments = _at(order.segments, order, builder)
-    start = [table] if combine == "add" and table.dtype is wide and not _is_zero(table) else []
+    start = [table] if combine == "add" and table.dtype is wide and not is_zero(table) else []
     total = builder.value("segment_sum", values, segments, rows, *start, shape=table.shape, rank=len(indices))
     if start:
         return total
-    if combine == "sub" or not _is_zero(table):
+    if combine == "sub" or not is_zero(table):
         total = builder.value(combine, builder.cast(table, wide), total)
     return builder.cast(total, table.dtype)
 
@@ -191,7 +191,7 @@ def _at(values: Value, order: _SortedNumbers, builder: GraphBuilder) -> Value:
 def _masked(updates: Value, node: Node) -> tuple[Value, Value | None]:
     """Rows, and which of them aren't zeros, where they were selected so."""
     made_by, leading = updates.node, node.operands[1].shape
-    if made_by is None or made_by.op != "select" or not _is_zero(made_by.operands[2]):
+    if made_by is None or made_by.op != "select" or not is_zero(made_by.operands[2]):
         return updates, None
     mask = made_by.operands[0].node
     if mask is None or mask.op != "broadcast" or mask.operands[0].shape != leading:
@@ -199,11 +199,6 @@ def _masked(updates: Value, node: Node) -> tuple[Value, Value | None]:
     if mask.attrs["dims"] != tuple(range(len(leading))):
         return updates, None
     return made_by.operands[1], mask.operands[0]
-
-
-def _is_zero(value: Value) -> bool:
-    node = value.node
-    return node is not None and node.op == "const" and node.attrs["value"] == 0
 
 
 def _gathered(updates: Value, count: int, builder: GraphBuilder) -> tuple[Value, Value] | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Graph, Node, Value, is_zero
 from loopgrad.graph.passes import dce
 from loopgrad.graph.ranges import bounds
 from loopgrad.graph.rebuild import GraphBuilder, rebuild, renewed
@@ -52,12 +52,7 @@ def _fewer_axes(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
     if total.node is not None and total.node.op == "neg":
         (total,), negated = total.node.operands, True
     scatter, axes = total.node, node.attrs["axes"]
-    if (
-        scatter is None
-        or scatter.op != "scatter"
-        or scatter.attrs["kind"] != "add"
-        or not _is_zero(scatter.operands[0])
-    ):
+    if scatter is None or not _adds(scatter) or not is_zero(scatter.operands[0]):
         return None
     indices, updates = scatter.operands[1:-1], scatter.operands[-1]
     if not set(axes) < set(range(len(indices))):
@@ -87,10 +82,6 @@ def _adds(node: Node) -> bool:
     return node.op == "scatter" and bool(node.attrs["kind"] == "add")
 
 
-def _is_zero(value: Value) -> bool:
-    return value.node is not None and value.node.op == "const" and value.node.attrs["value"] == 0
-
-
 def _found(graph: Graph) -> dict[Node, list[Node]]:
     """Sums and differences, each with the scatters that are made onto its other operand, the last first."""
     if not any(node.op == "scatter" for node in graph.nodes):
@@ -115,7 +106,7 @@ def _chain(value: Value, uses: Mapping[Value, int]) -> list[Node]:
             return []
         chain.append(node)
         value = node.operands[0]
-    return chain if _is_zero(value) else []
+    return chain if is_zero(value) else []
 
 
 def _onto(node: Node, chain: list[Node], env: Mapping[Value, Value], builder: GraphBuilder) -> Value:
@@ -138,6 +129,6 @@ def _begins_with_zero(value: Value) -> bool:
     """Whether all elements are sums that do, which aren't -0.0 unless they underflow: a library's take another pass."""
     while (node := value.node) is not None and _adds(node):
         value = node.operands[0]
-    if node is None or node.op == "matmul" or _is_zero(value):
+    if node is None or node.op == "matmul" or is_zero(value):
         return node is not None
-    return node.op == "add" and any(map(_is_zero, node.operands))
+    return node.op == "add" and any(map(is_zero, node.operands))

@@ -55,8 +55,7 @@ class _SumJoiner(LaunchesTogether):
     def together(self, first: LaunchStep, between: Sequence[Step], second: LaunchStep) -> list[Step] | None:
         """The steps from the first launch to the second, these as one; None where they can't be."""
         joined = self.joined(first, second)
-        parts = self.around(first, between, second) if joined is not None else None
-        if joined is None or parts is None:
+        if joined is None or (parts := self.around(first, between, second)) is None:
             return None
         (kernel, slots), (early, late) = joined, parts
         return [*early, LaunchStep(self.added(kernel), slots), *late]
