@@ -35,8 +35,7 @@ from loopgrad.lazy.special.entropies import log_expit, softplus
 from loopgrad.lazy.special.operands import of_floats
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, requested_dtype
-from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, normal_axis
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.operands import as_bool, as_float, dtype_refused, normal_axis
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def log_softmax(x: ArrayLike, /, axis: Any = -1, where: ArrayLike | None = None)
 def _log_softmax_of(x: ArrayLike, chosen: Tensor, axis: Any) -> Tensor:
     """That of the chosen elements. What the others hold, and rows without any, reach no derivative."""
     t = as_tensor(x)
-    t = where(chosen, cast(t, float_dtype(t._value.dtype)), 0)
+    t = where(chosen, as_float(t), 0)
     total = logsumexp(t, axis, keepdims=True, where=broadcast_to(chosen, t._value.shape))
     return where(chosen, t - where(equal(total, -inf), 0, total), -inf)
 

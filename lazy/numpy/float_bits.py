@@ -24,9 +24,9 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.elementwise_compositions import ldexp
 from loopgrad.lazy.numpy.special_values import copysign, isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.operands import dtype_refused, meet
+from loopgrad.lazy.tensor.operands import as_float, dtype_refused, meet
 from loopgrad.lazy.tensor.outputs import binary, unary
-from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype
+from loopgrad.lazy.tensor.promotion import as_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -87,15 +87,15 @@ def spacing(x: ArrayLike, /) -> Tensor:
     >>> lg.spacing([1.0, -1.0])
     Tensor([ 2.22044605e-16, -2.22044605e-16], dtype=float64)
     """
-    t = stop_gradient(_as_float(x))
+    t = stop_gradient(_as_real(x))
     return subtract(nextafter(t, where(less(t, 0.0), -inf, inf)), t)
 
 
-def _as_float(x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
+def _as_real(x: ArrayLike) -> Tensor:
+    t = as_float(x)
     if t._value.dtype.kind == "c":
         raise dtype_refused("frexp or spacing", "biuf", t._value.dtype)
-    return cast(t, float_dtype(t._value.dtype))
+    return t
 
 
 @repeated
@@ -109,7 +109,7 @@ def frexp(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     >>> lg.frexp([8.0, -0.75])
     (Tensor([ 0.5 , -0.75], dtype=float64), Tensor([4, 0], dtype=int32))
     """
-    t = _as_float(x)
+    t = _as_real(x)
     if t._value.dtype.bits == 16:
         fraction, exponent = frexp(cast(t, float32))
         return cast(fraction, t._value.dtype), exponent

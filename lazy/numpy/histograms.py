@@ -36,18 +36,13 @@ from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.operands import as_float, vector_operand
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
 PUBLIC: Final = "bincount digitize histogram histogram2d histogram_bin_edges histogramdd"
-
-
-def _as_float(x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
-    return cast(t, float_dtype(t._value.dtype))
 
 
 @repeated
@@ -86,7 +81,7 @@ def _counted(places: Tensor, weights: ArrayLike | None, bins: int) -> Tensor:
     target = where(less(places, 0), bins, places)  # behind the last: dropped
     if weights is None:
         return zeros((bins,), dtype=int64).at[target].add(1)
-    w = _as_float(weights)
+    w = as_float(weights)
     return zeros((bins,), dtype=w._value.dtype).at[target].add(w)
 
 
@@ -154,7 +149,7 @@ def histogram_bin_edges(
     count = operator.index(bins)
     if count < 1:
         raise ValueError(explained("histogram", "at least one bin", count, "pass a positive number"))
-    work = _as_float(t)
+    work = as_float(t)
     if ends is None:
         ends = (min(work), max(work)) if work._value.shape[0] else (as_tensor(0.0), as_tensor(1.0))
     _require_finite(ends)
@@ -333,14 +328,14 @@ def histogram2d(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`histogramdd` of points (x[i], y[i]): the counts, and the edges along both axes.
 
-    `bins` is a number or edges for both axes, or a pair of one for each. Raises ShapeError where x and y have different
-    sizes.
+    `bins` is a number or edges for both axes, or a pair of one for each. Raises ShapeError for what aren't vectors of
+    one length.
 
     >>> lg.histogram2d([0.0, 1.0, 1.0], [0.0, 1.0, 0.0], bins=2)[0]
     Tensor([[1., 0.],
             [1., 1.]], dtype=float64)
     """
-    points = [ravel(x), ravel(y)]
+    points = [vector_operand("histogram2d", coordinates, empty=True) for coordinates in (x, y)]
     if points[0]._value.shape != points[1]._value.shape:
         got = f"{points[0]._value.type} and {points[1]._value.type}"
         raise ShapeError(explained("histogram2d", "as many x as y", got, "make them equally long"))

@@ -434,9 +434,11 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
 
 def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
     t = as_tensor(x)
+    if not t._value.shape:
+        raise ShapeError(explained("tril or triu", "a vector or matrices", t._value.type, "add axes"))
+    if len(t._value.shape) == 1:
+        t = broadcast_to(t, t._value.shape * 2)
     shape = t._value.shape
-    if len(shape) < 2:
-        raise ShapeError(explained("tril or triu", "at least 2 dimensions", t._value.type, "add axes"))
     type = TensorType(shape, int64)
     row = emit("iota", (), {"type": type, "axis": len(shape) - 2})[0]
     column = emit("iota", (), {"type": type, "axis": len(shape) - 1})[0]
@@ -449,7 +451,7 @@ def _triangle(x: ArrayLike, k: int, lower: bool) -> Tensor:
 def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The lower triangle of matrices (the last two axes), 0 above diagonal `k`; shape and dtype stay.
 
-    Raises ShapeError for less than two axes.
+    Of a vector: of the square matrix whose rows it is, as in NumPy. Raises ShapeError for a number.
 
     >>> lg.tril(lg.ones((2, 3)))
     Tensor([[1., 0., 0.],
@@ -462,7 +464,7 @@ def tril(x: ArrayLike, /, k: int = 0) -> Tensor:
 def triu(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The upper triangle of matrices (the last two axes), 0 below diagonal `k`; shape and dtype stay.
 
-    Raises ShapeError for less than two axes.
+    Of a vector: of the square matrix whose rows it is, as in NumPy. Raises ShapeError for a number.
 
     >>> lg.triu(lg.ones((2, 3)))
     Tensor([[1., 1., 1.],

@@ -22,9 +22,8 @@ from loopgrad.lazy.numpy.reduction import max, min, sum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import normal_axes
+from loopgrad.lazy.tensor.operands import as_float, normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
-from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
 
 if TYPE_CHECKING:
@@ -35,23 +34,18 @@ PUBLIC_LINALG: Final = "diagonal matrix_norm matrix_power multi_dot norm trace v
 Axes = int | tuple[int, ...] | None
 
 
-def _as_float(x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
-    return cast(t, float_dtype(t._value.dtype))
-
-
 @repeated
-def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, ord: float = 2) -> Tensor:
+def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, ord: float | None = 2) -> Tensor:
     """The norm over the axes (None: all): sum(abs(x)**ord)**(1/ord); the largest or smallest absolute value for
-    infinity (of nothing 0) and its negative, the number of elements that aren't 0 for 0.
+    infinity (of nothing 0) and its negative, the number of elements that aren't 0 for 0. `ord` None is 2.
 
     Integers give the default float, `keepdims` keeps reduced axes with extent 1. The derivative at zeros is 0.
 
     >>> lg.vector_norm(lg.asarray([3.0, 4.0])), lg.vector_norm(lg.asarray([3.0, -4.0]), ord=np.inf)
     (Tensor(5., dtype=float64), Tensor(4., dtype=float64))
     """
-    t = _as_float(x)
-    if ord == 2:
+    t = as_float(x)
+    if ord is None or ord == 2:
         return root_of_squares(sum(square_of_size(t), axis=axis, keepdims=keepdims))
     if ord == float("inf"):
         return _largest(t)(absolute(t), axis=axis, keepdims=keepdims)
@@ -82,19 +76,19 @@ def _size(t: Tensor, ord: float) -> Tensor:
 
 @repeated
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    """The norm of matrices (the last two axes): "fro" (Frobenius), the largest (smallest) sum of absolute values of
-    a column for 1 (-1), of a row for infinity (its negative), the largest (smallest) singular value for 2 (-2), the sum
-    of all for "nuc"; the largest of nothing is 0.
+    """The norm of matrices (the last two axes): "fro" or None (Frobenius), the largest (smallest) sum of absolute
+    values of a column for 1 (-1), of a row for infinity (its negative), the largest (smallest) singular value for 2
+    (-2), the sum of all for "nuc"; the largest of nothing is 0.
 
     Integers give the default float. Raises ShapeError for less than two axes, ValueError for another `ord`.
 
     >>> lg.matrix_norm(lg.asarray([[1.0, 2.0], [3.0, 4.0]]), ord=1)
     Tensor(6., dtype=float64)
     """
-    t = _as_float(x)
+    t = as_float(x)
     if len(t._value.shape) < 2:
         raise ShapeError(explained("matrix_norm", "at least 2 dimensions", t._value.type, "use vector_norm"))
-    if ord == "fro":
+    if ord is None or ord == "fro":
         return vector_norm(t, axis=(-2, -1), keepdims=keepdims)
     largest = _largest(t)
     if ord in (2, -2, "nuc"):
@@ -121,7 +115,7 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axes = None, keepdims: bool = Fals
     >>> lg.linalg.norm(lg.asarray([[3.0, 0.0], [0.0, 4.0]]))
     Tensor(5., dtype=float64)
     """
-    t = _as_float(x)
+    t = as_float(x)
     rank = len(t._value.shape)
     if ord is None and (axis is None or rank == 0):
         return vector_norm(t, axis=axis, keepdims=keepdims)

@@ -21,7 +21,7 @@ from loopgrad.lazy.numpy.sampled_functions import vander
 from loopgrad.lazy.numpy.shapes_and_dtypes import finfo
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import vector_operand
+from loopgrad.lazy.tensor.operands import as_float, vector_operand
 from loopgrad.lazy.tensor.promotion import float_dtype, promote_arrays
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
@@ -106,7 +106,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tensor:
     t = reshape(t, (1,)) if not t._value.shape else t
     if len(t._value.shape) != 1:
         raise ShapeError(explained("roots", "a vector of coefficients", t._value.type, "ravel it"))
-    t = cast(t, float_dtype(t._value.dtype))
+    t = as_float(t)
     zero = 0
     if strip_zeros:
         (there,) = np.nonzero(to_numpy(t, "roots of coefficients, without strip_zeros=False"))
@@ -144,7 +144,7 @@ def poly(zeros_of: ArrayLike, /) -> Tensor:
             raise ShapeError(explained("poly", "a vector of zeros or a square matrix", t._value.type, "reshape it"))
         coefficients = poly(eigvals(t))
         return coefficients if t._value.dtype.kind == "c" else coefficients.real
-    t = ravel(cast(t, float_dtype(t._value.dtype)))
+    t = ravel(as_float(t))
     result: Any = ones((1,), dtype=t._value.dtype)
     for i in range(t._value.shape[0]):
         moved = multiply(negative(t[i]), result)

@@ -15,8 +15,8 @@ from loopgrad.lazy.numpy.creation import arange, zeros, zeros_like
 from loopgrad.lazy.numpy.elementwise import add, divide, multiply, subtract
 from loopgrad.lazy.numpy.movement import concat, ravel, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import meet_arrays
-from loopgrad.lazy.tensor.promotion import float_dtype, promote
+from loopgrad.lazy.tensor.operands import as_float, meet_arrays, vector_operand
+from loopgrad.lazy.tensor.promotion import promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -25,16 +25,14 @@ if TYPE_CHECKING:
 PUBLIC: Final = "polyadd polyder polydiv polyint polymul polysub polyval"
 
 
-def _coefficients(op: str, x: ArrayLike) -> Tensor:
+def _coefficients(op: str, x: ArrayLike, empty: bool = True) -> Tensor:
+    """A vector; without coefficients it is the polynomial 0."""
     t = as_tensor(x)
-    t = t if t._value.shape else reshape(t, (1,))
-    if len(t._value.shape) != 1 or not t._value.shape[0]:
-        raise ShapeError(explained(op, "a vector of at least one coefficient", t._value.type, "ravel it"))
-    return t
+    return vector_operand(op, t if t._value.shape else reshape(t, (1,)), empty)
 
 
-def _pair(op: str, x: ArrayLike, y: ArrayLike) -> tuple[Tensor, Tensor]:
-    a, b = meet_arrays(_coefficients(op, x), _coefficients(op, y))
+def _pair(op: str, x: ArrayLike, y: ArrayLike, empty: bool = True) -> tuple[Tensor, Tensor]:
+    a, b = meet_arrays(_coefficients(op, x, empty), _coefficients(op, y, empty))
     return a, b
 
 
@@ -92,20 +90,21 @@ def polymul(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     >>> lg.polymul([1, 2], [1, -2])
     Tensor([ 1,  0, -4], dtype=int64)
     """
-    return convolve(*_pair("polymul", x, y))
+    a, b = _pair("polymul", x, y)
+    return convolve(_padded(a, 1), _padded(b, 1))
 
 
 @repeated
 def polydiv(x: ArrayLike, y: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """(quotient, remainder) of two polynomials of n and m coefficients: of n - m + 1 and m - 1, at least one each.
 
-    Of a float dtype, integers give the default float. y's first coefficient must not be 0: it divides.
+    Of a float dtype, integers give the default float. y's first coefficient must not be 0: it divides. Raises
+    ShapeError where there are no coefficients.
 
     >>> lg.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])
     (Tensor([1.5 , 1.75], dtype=float64), Tensor([0.25], dtype=float64))
     """
-    a, b = _pair("polydiv", x, y)
-    a, b = (cast(t, float_dtype(t._value.dtype)) for t in (a, b))
+    a, b = map(as_float, _pair("polydiv", x, y, empty=False))
     n, m = a._value.shape[0], b._value.shape[0]
     if n < m:
         return zeros((1,), dtype=a._value.dtype), copied(a)
@@ -150,7 +149,7 @@ def polyint(x: ArrayLike, /, m: int = 1, k: ArrayLike | None = None) -> Tensor:
     if m < 0:
         raise ValueError(explained("polyint", "a number of integrations of at least 0", m, "use lg.polyder"))
     t = _coefficients("polyint", x)
-    t = cast(t, float_dtype(t._value.dtype))
+    t = as_float(t)
     constants = ravel(0.0 if k is None else k)
     if constants._value.shape[0] not in (1, m):
         raise ShapeError(explained("polyint", f"one constant, or {m}", constants._value.type, "pass one of each"))

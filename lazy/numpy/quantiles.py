@@ -38,7 +38,7 @@ from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isinf, isnan, where
 from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.operands import normal_axes
+from loopgrad.lazy.tensor.operands import as_float, normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -57,15 +57,10 @@ _ELEMENTS: Final = ("lower", "higher", "nearest", "inverted_cdf", "closest_obser
 _METHODS: Final = ("linear", "midpoint", "averaged_inverted_cdf", *_ELEMENTS, *_CONTINUOUS)
 
 
-def _as_float(x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
-    return cast(t, float_dtype(t._value.dtype))
-
-
 def _rows(x: ArrayLike, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
     """The reduced axes as the last one, the axes, and the shape with them kept. Integers stay: as floats they would be
     in the same order, and sorts of them take longer."""
-    t = as_tensor(x) if as_tensor(x)._value.dtype.is_integer else _as_float(x)
+    t = as_tensor(x) if as_tensor(x)._value.dtype.is_integer else as_float(x)
     shape = t._value.shape
     axes = normal_axes("quantile", axis, len(shape))
     moved = moveaxis(t, axes, tuple(range(-len(axes), 0)))
@@ -80,7 +75,7 @@ def _parts(op: str, q: ArrayLike, whole: float = 1.0) -> ArrayLike:
     """Parts of 1 of `q`, which are parts of `whole`: ValueError for one of Python's or NumPy's that is out of range,
     NaN for a tensor's, whose elements aren't looked at."""
     if isinstance(q, TensorCore) or (isinstance(q, list | tuple) and any(isinstance(p, TensorCore) for p in q)):
-        t = _as_float(q)
+        t = as_float(q)
         t = where(logical_or(less(t, 0.0), less(whole, t)), float("nan"), t)
         return t if whole == 1.0 else divide(t, whole)
     given = as_tensor(q)
@@ -104,7 +99,7 @@ def _quantile(
     if method != "middle" and given.dtype.part is not given.dtype:
         raise DTypeError(explained("quantile", "real numbers", given.type, "take the real part, or the median"))
     if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
-        return _of_nothing(_as_float(x), axis, keepdims)
+        return _of_nothing(as_float(x), axis, keepdims)
     rows, axes, kept = _rows(x, axis)
     at = cast(as_tensor(q), float_dtype(rows._value.dtype).part)
     if len(at._value.shape) > 1:

@@ -19,10 +19,9 @@ from loopgrad.lazy.loops.associative_scan import associative_scan
 from loopgrad.lazy.numpy.movement import ravel
 from loopgrad.lazy.numpy.reduction import summed_dtype
 from loopgrad.lazy.numpy.smooth_functions import logaddexp
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, cast_value, wrap
-from loopgrad.lazy.tensor.operands import dtype_refused, normal_axis
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast_value, wrap
+from loopgrad.lazy.tensor.operands import as_float, dtype_refused, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
-from loopgrad.lazy.tensor.promotion import float_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def logcumsumexp(x: ArrayLike, /, axis: int | None = None, *, reverse: bool = Fa
     Tensor([1000.        , 1000.69314718, 1000.69314718], dtype=float64)
     """
     t, d = _raveled("logcumsumexp", x, axis)
-    t = cast(t, float_dtype(t._value.dtype))
+    t = as_float(t)
     if t._value.dtype.kind == "c":
         return associative_scan(logaddexp, t, reverse, d)  # type: ignore[no-any-return]
     return wrap(ops.logcumsumexp(t._value, d, reverse))

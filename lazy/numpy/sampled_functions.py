@@ -29,8 +29,8 @@ from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import normal_axis, vector_operand, whole_number
-from loopgrad.lazy.tensor.promotion import float_dtype, promote
+from loopgrad.lazy.tensor.operands import as_float, normal_axis, vector_operand, whole_number
+from loopgrad.lazy.tensor.promotion import promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def interp(
         got = f"{points._value.shape} and {values._value.shape}"
         raise ShapeError(explained("interp", "as many points as values", got, "make them equally long"))
     t = as_tensor(x)
-    t, points, values = (cast(p, float_dtype(p._value.dtype)) for p in (t, points, values))
+    t, points, values = (as_float(p) for p in (t, points, values))
     if period is not None:
         t, points, values = _periodic(t, points, values, absolute(period))
         left = right = None
@@ -124,7 +124,7 @@ def gradient(x: ArrayLike, /, *spacing: ArrayLike, axis: Any = None, edge_order:
     if edge_order not in (1, 2):
         raise ValueError(explained("gradient", "edge_order 1 or 2", edge_order, "pass one of them"))
     t = as_tensor(x)
-    t = cast(t, float_dtype(t._value.dtype))
+    t = as_float(t)
     rank = len(t._value.shape)
     given = tuple(range(rank)) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
     axes = [normal_axis("gradient", a, rank) for a in given]
@@ -191,7 +191,7 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     """
     t = as_tensor(x)
     whole = t._value.dtype.is_integer and isinstance(period, int)
-    t = t if whole else cast(t, float_dtype(t._value.dtype))
+    t = t if whole else as_float(t)
     d = normal_axis("unwrap", axis, len(t._value.shape))
     if not t._value.shape[d]:
         return copied(t)

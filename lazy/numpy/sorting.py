@@ -107,6 +107,7 @@ def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Tensor:
         raise ShapeError(explained("lexsort", "keys of one shape", shapes, "broadcast them first"))
     if not tensors[0]._value.shape:
         return wrap(constant(0, TensorType((), int64)))
+    axis = normal_axis("lexsort", axis, len(tensors[0]._value.shape))
     order = argsort(tensors[0], axis=axis)
     for key in tensors[1:]:
         order = take_along_axis(order, argsort(take_along_axis(key, order, axis=axis), axis=axis), axis=axis)

@@ -8,7 +8,7 @@ from math import isinf
 from math import prod as product_of
 from typing import TYPE_CHECKING, Any, Final
 
-from loopgrad.graph.errors import ShapeError, explained
+from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import DType
 from loopgrad.lazy.numpy.complex_functions import conjugated, real
 from loopgrad.lazy.numpy.creation import full_like
@@ -42,7 +42,7 @@ from loopgrad.lazy.numpy.running_totals import cumprod, cumsum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import clip, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import as_mask, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, as_mask, normal_axes, normal_axis
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.promotion import as_dtype, float_dtype, promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -55,11 +55,6 @@ PUBLIC: Final = (
     "average corrcoef cov nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar "
     "ptp"
 )
-
-
-def _as_float(x: ArrayLike) -> Tensor:
-    t = as_tensor(x)
-    return cast(t, float_dtype(t._value.dtype))
 
 
 # ---- sums that skip NaN
@@ -126,16 +121,26 @@ def nanmean(
 ) -> Tensor:  # fmt: skip
     """The mean over `axis` of the elements that aren't NaN, with `mean`'s options and dtypes; NaN where all are.
 
+    Raises DTypeError for floats and a `dtype` of integers, which has no NaN.
+
     >>> lg.nanmean([1.0, np.nan, 3.0])
     Tensor(2., dtype=float64)
     """
     t, there = _there("nanmean", x, where)
+    if dtype is not None and not as_tensor(x)._value.dtype.is_integer:
+        _require_floats("nanmean", as_dtype(dtype))
     return mean(choose(there, t, 0.0), axis, dtype, out, keepdims, where=there)
+
+
+def _require_floats(op: str, dtype: DType) -> None:
+    if dtype.kind not in "fc":
+        fix = "leave dtype out, and convert the result with .astype"
+        raise DTypeError(explained(op, "a float or complex dtype to compute in", dtype, fix))
 
 
 def _there(op: str, x: ArrayLike, where: ArrayLike | None) -> tuple[Tensor, Tensor]:
     """x as floats, and which elements count."""
-    t = _as_float(x)
+    t = as_float(x)
     there = logical_not(isnan(t))
     return t, there if where is None else logical_and(there, as_mask(op, where))
 
@@ -228,7 +233,7 @@ def average(
 
 def _vectors(op: str, x: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Tensor:
     """Variables as rows."""
-    t = _as_float(x)
+    t = as_float(x)
     if len(t._value.shape) > 2:
         raise ShapeError(explained(op, "one or two dimensions", t._value.type, "reshape it"))
     rows: Tensor = atleast_2d(t)
@@ -248,14 +253,16 @@ def cov(
 
     `fweights` says how often each observation was made, `aweights` how much it counts. Shape (n, n) for n rows, () for
     a vector; `dtype`, else a float, else the default float. Raises ShapeError for more than two axes, and for weights
-    that aren't a vector of one for each observation.
+    that aren't a vector of one for each observation; DTypeError for a `dtype` of integers.
 
     >>> lg.cov(lg.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
     Tensor([[ 1., -1.],
             [-1.,  1.]], dtype=float64)
     """
     rows = _vectors("cov", x, y, rowvar)
-    rows = rows if dtype is None else cast(rows, as_dtype(dtype))
+    if dtype is not None:
+        _require_floats("cov", as_dtype(dtype))
+        rows = cast(rows, as_dtype(dtype))
     count, work = rows._value.shape[1], rows._value.dtype.part
     less_by = (0.0 if bias else 1.0) if ddof is None else ddof
     often, much = (None if w is None else _weights_of(w, count, work) for w in (fweights, aweights))

@@ -28,8 +28,7 @@ from loopgrad.lazy.numpy.elementwise import (
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import dtype_refused, whole_number
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.operands import as_float, dtype_refused, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def i0(x: ArrayLike) -> Tensor:
     t = as_tensor(x)
     if t._value.dtype.kind == "c":
         raise dtype_refused("i0", "biuf", t._value.dtype)
-    t = cast(t, float_dtype(t._value.dtype))
+    t = as_float(t)
     if t._value.dtype.bits == 16:
         return cast(i0(cast(t, float32)), t._value.dtype)
     largest = _LARGEST if t._value.dtype.bits == 64 else _LARGEST_SINGLE

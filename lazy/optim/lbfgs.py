@@ -26,8 +26,8 @@ from loopgrad.lazy.optim.factories import picklable
 from loopgrad.lazy.optim.states import LbfgsState, OptimizeResult, check_numbers, no_steps
 from loopgrad.lazy.optim.strong_wolfe import search
 from loopgrad.lazy.optim.transformations import GradientTransformation
-from loopgrad.lazy.tensor.core import as_tensor, cast
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.core import as_tensor
+from loopgrad.lazy.tensor.operands import as_float
 from loopgrad.lazy.tensor.trees import Tree, check_function
 from loopgrad.lazy.transforms.derivatives import grad, jacfwd, value_and_grad
 
@@ -69,7 +69,7 @@ def start_parameters(what: str, tree: Tree) -> tuple[Tensor, Callable[[Any], Tre
 
 
 def _as_start(t: Tensor) -> Tensor:
-    return cast(t, float_dtype(t._value.dtype)) if t._value.dtype.is_integer else t
+    return as_float(t) if t._value.dtype.is_integer else t
 
 
 def largest_size(x: Tensor) -> Tensor:

@@ -8,8 +8,7 @@ from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import absolute, remainder
 from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.special_values import clip, where
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.core import ArrayLike
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -24,12 +23,6 @@ PADDED: Final = {
 def check_mode(op: str, mode: str) -> None:
     if mode not in PADDED:
         raise ValueError(explained(op, f"a mode among {', '.join(PADDED)}", repr(mode), "pass one of them"))
-
-
-def image(x: ArrayLike) -> Tensor:
-    """The samples as floats."""
-    t = as_tensor(x)
-    return cast(t, float_dtype(t._value.dtype))
 
 
 def extended(x: Tensor, axis: int, low: int, high: int, mode: str, cval: ArrayLike) -> Tensor:

@@ -13,9 +13,9 @@ from loopgrad.lazy.numpy.elementwise import multiply, round
 from loopgrad.lazy.numpy.fft.fast_lengths import next_fast_len
 from loopgrad.lazy.numpy.fft.several_axes import fftn, ifftn, irfftn, rfftn
 from loopgrad.lazy.numpy.movement import flip
-from loopgrad.lazy.samples.borders import extended, image
+from loopgrad.lazy.samples.borders import extended
 from loopgrad.lazy.tensor.core import ArrayLike, cast
-from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axes
+from loopgrad.lazy.tensor.operands import as_float, joined_shape, meet_arrays, normal_axes
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Any = 
     >>> lg.signal.fftconvolve([1.0, 2.0, 3.0], [1.0, 1.0]).round(12)
     Tensor([1., 3., 5., 3.], dtype=float64)
     """
-    a, b, _ = _operands("fftconvolve", image(in1), image(in2), mode)
+    a, b, _ = _operands("fftconvolve", as_float(in1), as_float(in2), mode)
     chosen = normal_axes("fftconvolve", axes, len(a.shape))
     shapes = [tuple([1 if d in chosen else n for d, n in enumerate(t.shape)]) for t in (a, b)]
     joined_shape("fftconvolve", shapes)

@@ -12,8 +12,8 @@ from loopgrad.lazy.numpy.creation import zeros
 from loopgrad.lazy.numpy.movement import broadcast_arrays, reshape
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
-from loopgrad.lazy.samples.borders import image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
+from loopgrad.lazy.tensor.operands import as_float
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class RegularGridInterpolator:
         """
         op, way = "RegularGridInterpolator", method or self.method
         _check_method(op, way)
-        axes, table = [image(p) for p in self.points], image(self.values)
+        axes, table = [as_float(p) for p in self.points], as_float(self.values)
         if any(len(p.shape) != 1 or p.shape[0] != n for p, n in zip(axes, table.shape, strict=False)) or len(
             axes
         ) > len(table.shape):
@@ -85,9 +85,9 @@ def _check_method(op: str, method: str) -> None:
 
 def _coordinates(op: str, xi: Any, count: int) -> list[Tensor]:
     if isinstance(xi, tuple) and not (len(xi) == 1 and len(as_tensor(xi[0]).shape) > 1):
-        found = list(broadcast_arrays(*[image(c) for c in xi]))
+        found = list(broadcast_arrays(*[as_float(c) for c in xi]))
     else:
-        t = image(xi[0] if isinstance(xi, tuple) else xi)
+        t = as_float(xi[0] if isinstance(xi, tuple) else xi)
         t = t[..., None] if count == 1 and (not t.shape or t.shape[-1] != 1) else t
         found = [t[..., d] for d in range(t.shape[-1])]
     if len(found) != count:

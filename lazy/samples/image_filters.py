@@ -14,9 +14,9 @@ from loopgrad.lazy.numpy.elementwise import exp, maximum, minimum, sqrt
 from loopgrad.lazy.numpy.movement import flip, moveaxis, reshape, stack
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.sorting import sort
-from loopgrad.lazy.samples.borders import check_mode, image, surrounded
+from loopgrad.lazy.samples.borders import check_mode, surrounded
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, normal_axes, normal_axis
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def correlate1d(
     Tensor([1., 3., 2.], dtype=float64)
     """
     check_mode("correlate1d", mode)
-    x, w = image(input), as_tensor(weights)
+    x, w = as_float(input), as_tensor(weights)
     if len(w.shape) != 1 or not w.shape[0]:
         raise ShapeError(explained("correlate1d", "a vector of weights", w._value.type, "ravel them"))
     return correlated_along(x, normal_axis("correlate1d", axis, len(x.shape)), w, mode, cval, origin)
@@ -90,7 +90,7 @@ def correlate(
             [4., 4.]], dtype=float64)
     """
     check_mode("correlate", mode)
-    x, w = image(input), as_tensor(weights)
+    x, w = as_float(input), as_tensor(weights)
     if len(x.shape) != len(w.shape) or not 1 <= len(x.shape) <= 3 or 0 in w.shape:
         expected = "weights with as many axes as the image, up to 3"
         raise ShapeError(explained("correlate", expected, f"{x._value.type} and {w._value.type}", "add axes"))
@@ -165,7 +165,7 @@ def gaussian_filter(
     Tensor([[1., 1.],
             [1., 1.]], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     chosen = _chosen_axes("gaussian_filter", x, axes)
     settings = [_for_each(s, len(chosen)) for s in (sigma, order, mode, radius)]
     for axis, width, which, border, reach in zip(chosen, *settings, strict=True):
@@ -198,7 +198,7 @@ def uniform_filter(
     Tensor([[1., 1.],
             [1., 1.]], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     chosen = _chosen_axes("uniform_filter", x, axes)
     settings = [_for_each(s, len(chosen)) for s in (size, mode, origin)]
     for axis, width, border, moved in zip(chosen, *settings, strict=True):
@@ -207,7 +207,7 @@ def uniform_filter(
 
 
 def _slopes(input: ArrayLike, axis: int, mode: str, cval: ArrayLike, smooth: Sequence[float]) -> Tensor:
-    x = image(input)
+    x = as_float(input)
     d = normal_axis("sobel", axis, len(x.shape))
     x = correlate1d(x, [-1.0, 0.0, 1.0], d, mode=mode, cval=cval)
     for other in range(len(x.shape)):
@@ -242,13 +242,13 @@ def laplace(input: ArrayLike, *, mode: str = "reflect", cval: ArrayLike = 0.0) -
     >>> lg.ndimage.laplace([1.0, 2.0, 4.0])
     Tensor([ 1.,  1., -2.], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     parts = [correlate1d(x, [1.0, -2.0, 1.0], d, mode=mode, cval=cval) for d in range(len(x.shape))]
     return total(stack(parts), axis=0)
 
 
 def _of_derivatives(input: ArrayLike, sigma: Any, order: int, how: dict[str, Any]) -> list[Tensor]:
-    x = image(input)
+    x = as_float(input)
     rank = len(x.shape)
     return [gaussian_filter(x, sigma, [order * (d == k) for d in range(rank)], **how) for k in range(rank)]
 

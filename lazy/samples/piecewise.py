@@ -22,9 +22,8 @@ from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import take
-from loopgrad.lazy.samples.borders import image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.operands import as_float, normal_axis
 from loopgrad.lazy.tensor.promotion import promote
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class PPoly:
             return self.derivative(nu)(x, extrapolate=extrapolate)
         coefficients, points = as_tensor(self.c), as_tensor(self.x)
         way = self.extrapolate if extrapolate is None else extrapolate
-        at = cast(as_tensor(x), promote(points._value.dtype, image(x)._value.dtype))
+        at = cast(as_tensor(x), promote(points._value.dtype, as_float(x)._value.dtype))
         if way == "periodic":
             at = points[0] + remainder(at - points[0], points[-1] - points[0])
         flat = at.ravel()
@@ -145,7 +144,7 @@ def _over_periods(whole: PPoly, at: Tensor) -> Tensor:
 
 def _samples(op: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Tensor, Tensor, int]:
     """Points, values with their axis first, and that axis."""
-    points, values = image(x), image(y)
+    points, values = as_float(x), as_float(y)
     d = normal_axis(op, axis, len(values.shape))
     values = moveaxis(values, d, 0)
     if len(points.shape) != 1 or points.shape[0] < 2 or values.shape[0] != points.shape[0]:
@@ -177,7 +176,7 @@ def CubicHermiteSpline(
     Tensor(0.125, dtype=float64)
     """
     points, values, d = _samples("CubicHermiteSpline", x, y, axis)
-    return _spline(points, values, moveaxis(image(dydx), d, 0), d, extrapolate)
+    return _spline(points, values, moveaxis(as_float(dydx), d, 0), d, extrapolate)
 
 
 def _spline(x: Tensor, y: Tensor, slopes: Tensor, axis: int, extrapolate: bool | str | None) -> PPoly:

@@ -12,10 +12,9 @@ from loopgrad.lazy.loops.scan import scan
 from loopgrad.lazy.numpy.linalg.solving import solve
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip, moveaxis, stack
 from loopgrad.lazy.numpy.reduction import sum as total
-from loopgrad.lazy.samples.borders import image
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, meet_arrays, normal_axis
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ PUBLIC_SIGNAL: Final = "filtfilt lfilter lfilter_zi sosfilt sosfilt_zi sosfiltfi
 
 def _coefficients(op: str, b: ArrayLike, a: ArrayLike) -> tuple[Tensor, Tensor]:
     """Both as long as the longer one, over the first of `a`."""
-    above, below = meet_arrays(image(b), image(a))
+    above, below = meet_arrays(as_float(b), as_float(a))
     if len(above.shape) > 1 or len(below.shape) > 1 or 0 in above.shape or 0 in below.shape:
         got = f"{above.shape} and {below.shape}"
         raise ShapeError(explained(op, "vectors of coefficients", got, "of cascades use sosfilt"))
@@ -65,7 +64,7 @@ def _filtered(
 
 
 def _in_one_dtype(x: ArrayLike, *others: Tensor) -> list[Tensor]:
-    return meet_arrays(image(x), *others)
+    return meet_arrays(as_float(x), *others)
 
 
 @repeated
@@ -118,7 +117,7 @@ def lfilter_zi(b: ArrayLike, a: ArrayLike) -> Tensor:
 
 
 def _sections(op: str, sos: ArrayLike) -> Tensor:
-    table = image(sos)
+    table = as_float(sos)
     if len(table.shape) != 2 or table.shape[1] != 6:
         fix = "scipy.signal.butter(..., output='sos') makes some"
         raise ShapeError(explained(op, "second-order sections of shape (count, 6)", table._value.type, fix))

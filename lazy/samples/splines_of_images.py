@@ -19,10 +19,10 @@ from loopgrad.lazy.numpy.elementwise import floor, logical_and, stop_gradient
 from loopgrad.lazy.numpy.movement import stack
 from loopgrad.lazy.numpy.repetition import meshgrid
 from loopgrad.lazy.numpy.special_values import where
-from loopgrad.lazy.samples.borders import check_mode, coordinate_inside, extended, image, place_inside
+from loopgrad.lazy.samples.borders import check_mode, coordinate_inside, extended, place_inside
 from loopgrad.lazy.samples.image_filters import correlated_along
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_axis
+from loopgrad.lazy.tensor.operands import as_float, normal_axis
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def spline_filter1d(input: ArrayLike, order: int = 3, axis: int = -1, *, mode: s
     """
     _check_order("spline_filter1d", order)
     check_mode("spline_filter1d", mode)
-    x = image(input)
+    x = as_float(input)
     return _coefficients(x, order, normal_axis("spline_filter1d", axis, len(x.shape)), _FILTERED[mode])
 
 
@@ -87,7 +87,7 @@ def spline_filter(input: ArrayLike, order: int = 3, *, mode: str = "mirror") -> 
     >>> lg.ndimage.spline_filter([0.0, 1.0, 0.0])
     Tensor([-1.,  2., -1.], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     for axis in range(len(x.shape)):
         x = spline_filter1d(x, order, axis, mode=mode)
     return x
@@ -125,7 +125,7 @@ def map_coordinates(
     """
     _check_order("map_coordinates", order)
     check_mode("map_coordinates", mode)
-    x, where_to = image(input), image(coordinates)
+    x, where_to = as_float(input), as_float(coordinates)
     rank = len(x.shape)
     if not where_to.shape or where_to.shape[0] != rank:
         fix = "stack them along a first axis"
@@ -190,9 +190,9 @@ def affine_transform(
     >>> lg.ndimage.affine_transform(lg.asarray([0.0, 1.0, 2.0, 3.0]), [2.0], order=1, output_shape=(2,))
     Tensor([0., 2.], dtype=float64)
     """
-    x, m = image(input), image(matrix)
+    x, m = as_float(input), as_float(matrix)
     rank = len(x.shape)
-    moved = image(offset)
+    moved = as_float(offset)
     if len(m.shape) == 2 and m.shape[-1] == rank + 1:
         m, moved = m[:rank, :rank], m[:rank, rank]
     grid = _grid(output_shape or x.shape, x._value.dtype)
@@ -213,7 +213,7 @@ def shift(
     >>> lg.ndimage.shift(lg.asarray([0.0, 1.0, 2.0]), 0.5, order=1, mode="nearest")
     Tensor([0. , 0.5, 1.5], dtype=float64)
     """
-    x, by = image(input), image(shift)
+    x, by = as_float(input), as_float(shift)
     rank = len(x.shape)
     grid = _grid(x.shape, x._value.dtype)
     moved = grid - (by.reshape((rank, *(1,) * rank)) if by.shape else by)
@@ -232,7 +232,7 @@ def zoom(
     >>> lg.ndimage.zoom(lg.asarray([0.0, 1.0]), 1.5, order=1)
     Tensor([0. , 0.5, 1. ], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     factors = [float(f) for f in np.broadcast_to(np.asarray(zoom, float), len(x.shape))]
     shape = tuple([round(n * f) for n, f in zip(x.shape, factors, strict=True)])
     if grid_mode:
@@ -261,7 +261,7 @@ def rotate(
     Tensor([[2., 4.],
             [1., 3.]], dtype=float64)
     """
-    x = image(input)
+    x = as_float(input)
     first, second = sorted(normal_axis("rotate", a, len(x.shape)) for a in axes)
     turn = math.radians(angle % 360.0)
     quarters = angle / 90.0

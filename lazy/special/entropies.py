@@ -22,9 +22,8 @@ from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.smooth_functions import logaddexp, sigmoid
 from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_axes
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
+from loopgrad.lazy.tensor.operands import as_float, normal_axes
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
 def _as_floats(op: str, x: ArrayLike, axis: Any) -> Tensor:
     t = as_tensor(x)
     normal_axes(op, axis, len(t._value.shape))
-    return cast(t, float_dtype(t._value.dtype))
+    return as_float(t)
 
 
 @repeated

@@ -180,6 +180,12 @@ def as_bool(x: ArrayLike) -> Tensor:
     return t if t._value.dtype is bool_ else cast(t, bool_)
 
 
+def as_float(x: ArrayLike) -> Tensor:
+    """`x` as floats: integers and bools in the default float dtype, floats and complex numbers as they are."""
+    t = as_tensor(x)
+    return cast(t, float_dtype(t._value.dtype))
+
+
 def as_mask(op: str, where: ArrayLike) -> Tensor:
     """`where=` of a function: bools. Others raise DTypeError, as in NumPy: a mask of weights is a mistake."""
     t = as_tensor(where)

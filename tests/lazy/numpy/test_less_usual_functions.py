@@ -47,7 +47,8 @@ POLYNOMIALS = """
     xp.polyadd(q, p); xp.polysub(q, p); xp.polysub(b, a); xp.polymul(a, b); xp.polymul(q, 2.0); xp.polydiv(p, q)
     xp.polydiv(q, p); xp.polyder(p); xp.polyder(p, 2); xp.polyder(a, 0); xp.polyder(i8); xp.polyder(q, 5)
     xp.polyint(p); xp.polyint(p, 2); xp.polyint(p, 2, [1.0, 2.0]); xp.polyint(p, 3, 1.0); xp.polyint(b); xp.poly(q)
-    xp.poly(b); xp.polyval(p, m); xp.polyadd(1, p)
+    xp.poly(b); xp.polyval(p, m); xp.polyadd(1, p); xp.polyadd(p[:0], p); xp.polysub(p[:0], p[:0])
+    xp.polymul(p[:1], p[:0]); xp.polyval(p[:0], m); xp.polyder(p[:0]); xp.polyint(p[:0])
 """
 WINDOWS = """
     xp.hanning(7); xp.hanning(1); xp.hanning(0); xp.hanning(4); xp.hamming(8); xp.hamming(1); xp.blackman(9)
@@ -110,6 +111,8 @@ REARRANGING = """
     xp.unwrap(xp.asarray([0, xp.pi, 0, -xp.pi])); xp.apply_along_axis(lambda v: v - v[0], 1, m)
     xp.apply_along_axis(xp.sum, 0, c); xp.apply_along_axis(lambda v, n: v[:, None] * v[None] * n, 1, c, 2.0)
     xp.apply_along_axis(xp.sort, -1, a); xp.apply_over_axes(xp.sum, c, (0, 2)); xp.apply_over_axes(xp.cumsum, c, 1)
+    xp.tril(p); xp.triu(b, 1); xp.tril(a[:0]); xp.linalg.matrix_norm(m, ord=None)
+    xp.linalg.vector_norm(m, ord=None)
     a.compress([0, 1, 1]); m.compress([1, 0], 1); a[:3].choose([b, b + 1, b + 2, b + 3]); xp.euler_gamma
     xp.isscalar(3.5); xp.isscalar(a); xp.nan_to_num(f)
 """

@@ -26,7 +26,6 @@ REFUSALS: Final = (
         r"ShapeError: (quantile|vander|convolve|correlate): expected (at least one|a vector of at least one) element",
         "nothing to begin with",
     ),
-    (r"ShapeError: tril or triu: expected at least 2 dimensions", "vectors aren't stretched"),
     (r"ShapeError: einsum: expected one extent", "extents aren't stretched in einsum"),
     (r"ShapeError: x.at\[mask\]: expected a scalar while a function is traced", "shapes that depend on data"),
     (r"ShapeError: min|ShapeError: max", "nothing to choose from"),
