@@ -164,8 +164,8 @@ def matrix_power(x: ArrayLike, /, n: int) -> Tensor:
 def multi_dot(xs: Sequence[ArrayLike], /, *, out: Out = None) -> Tensor:
     """The product of matrices, in the order that takes the fewest multiplications (Cormen et al., section 15.2).
 
-    Vectors may stand first and last. With `out` it is written to that, and returned. Raises ShapeError for no matrices
-    and where extents differ.
+    Vectors may stand first and last. With `out` it is written to that, and returned. Raises ShapeError for no matrices,
+    for stacks of them (`matmul` takes these) and where extents differ.
 
     >>> lg.linalg.multi_dot([lg.ones((1, 2)), lg.ones((2, 3)), lg.ones((3, 1))])
     Tensor([[6.]], dtype=float64)
@@ -174,7 +174,10 @@ def multi_dot(xs: Sequence[ArrayLike], /, *, out: Out = None) -> Tensor:
         raise ShapeError(explained("multi_dot", "at least one matrix", "none", "pass one"))
     tensors = [as_tensor(x) for x in xs]
     shapes = [t._value.shape for t in tensors]
-    if len(shapes) < 3 or not all(shapes) or any(len(shape) > 2 for shape in shapes):
+    deeper = [t for t in tensors if len(t._value.shape) > 2]
+    if deeper:
+        raise ShapeError(explained("multi_dot", "vectors and matrices", deeper[0]._value.type, "use matmul for stacks"))
+    if len(shapes) < 3 or not all(shapes):
         return delivered("multi_dot", reduce(matmul, tensors), out)
     extents = [1 if len(shapes[0]) == 1 else shapes[0][0], *[s[-2] if len(s) == 2 else s[0] for s in shapes[1:]]]
     extents.append(1 if len(shapes[-1]) == 1 else shapes[-1][-1])
