@@ -39,7 +39,16 @@ from loopgrad.lazy.tensor.core import (
 from loopgrad.lazy.tensor.device_choice import places, places_of_outputs
 from loopgrad.lazy.tensor.errors import derivative_lost_error, traced_value_error
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted
-from loopgrad.lazy.tensor.liveness import ALONE, COUNTED, Needed, held_alone, still_needed, unread
+from loopgrad.lazy.tensor.liveness import (
+    ALONE,
+    COUNTED,
+    NOTHING,
+    Needed,
+    held_alone,
+    still_needed,
+    unread,
+    waiting_states,
+)
 from loopgrad.lazy.tensor.ongoing_derivations import (
     UNDER_WAY,
     deriving,
@@ -179,13 +188,14 @@ def _settled_alone(wanted: Wanted) -> Found:
 
 def _looked_after(wanted: Wanted, walk: Walk) -> Found:
     """With what is still needed of what is computed on the way."""
-    needed = still_needed(walk, wanted)
-    if waiting := [(t, value) for t, value in needed.waiting if not from_variables([value])]:
+    states = waiting_states(walk, wanted)
+    needed = NOTHING if states else still_needed(walk, wanted)
+    if waiting := [(t, value) for t, value in states or needed.waiting if not from_variables([value])]:
         more = {**wanted, **{id(t): (t, value) for t, value in waiting}}
         with suppress(LoopgradError):  # nobody asked for those: whoever does will be told
-            further = walked([value for _, value in more.values()])
+            further = walked([value for _, value in waiting], walk)
             return _kept(more, further, still_needed(further, more))
-    return _kept(wanted, walk, needed)
+    return _kept(wanted, walk, still_needed(walk, wanted) if states else needed)
 
 
 def _kept(wanted: Wanted, walk: Walk, needed: Needed) -> Found:

@@ -12,7 +12,9 @@ start there. Derivatives don't look at `known`: the graph itself never changes.
 
 So a state that is never asked for itself (`x` above) would hold its whole past, elements included. After
 some evaluations that each started from what the one before had noted, (3) tensors that still wait for such
-values are computed too: they become leaves, and the past goes.
+values are computed too: they become leaves, and the past goes. The line that made such a tensor, and made what was
+computed on the way there, is a state's: the next ones that it makes are computed at once. So each step of a loop is
+like the one before, and what functions note of it is known (`lazy.tensor.repeated_calls`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from sys import getrefcount
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
-from loopgrad.graph.nodes import NO_ATTRS, NODE, Node, Noted, Value, is_made, node_so_far
+from loopgrad.graph.nodes import NO_ATTRS, NODE, Location, Node, Noted, Value, is_made, node_so_far
 from loopgrad.graph.primitives import KEEPING_SPLATS, NULLARY
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.core import LIVE, TensorCore
@@ -39,6 +41,7 @@ NOT_KEPT: Final = NULLARY | KEEPING_SPLATS
 _TENSOR_LIMIT: Final = 256
 _NODE_LIMIT: Final = 1000
 GENERATIONS: Final = 4  # evaluations in a row that a tensor may wait
+_MOST_STATES: Final = 1024  # lines
 
 
 Held = tuple[TensorCore, Value]
@@ -61,6 +64,36 @@ class Needed(NamedTuple):
 
 
 NOTHING: Final = Needed((), (), 0, ())
+
+
+_States = set[tuple[str, Location | None]]
+_STATES: Final[_States] = set()  # lines whose tensors waited, each with the operation that gave them
+
+
+def waiting_states(walk: Walk, wanted: Wanted) -> list[Held]:
+    """The tensors of lines that made states before, which wait for what an evaluation computes."""
+    if not _STATES:
+        return []
+    held = [h for h in held_tensors() if _line_of(h[1]) in _STATES and id(h[0]) not in wanted]
+    reading: dict[Value, bool] = {}
+    budget = _NODE_LIMIT + 2 * len(walk.nodes)
+    return [h for h in held if node_so_far(h[1]) not in walk.nodes and _reads(h[1], walk.nodes, reading, budget)]
+
+
+def _line_of(value: Value) -> tuple[str, Location | None]:
+    """The operation that gives a value which is made, and its line."""
+    node = node_so_far(value)
+    if node is not None:
+        return node.op, node.loc
+    op, _, _, loc = value.note[:NODE]  # type: ignore[attr-defined]
+    return op, loc
+
+
+def _note_states(waiting: Sequence[Held], computed: Collection[Node]) -> None:
+    """Of lines that made some of these tensors, and what was computed on the way to them, as well."""
+    if len(_STATES) > _MOST_STATES:
+        _STATES.clear()
+    _STATES.update({_line_of(value) for _, value in waiting}.intersection([(node.op, node.loc) for node in computed]))
 
 
 def still_needed(walk: Walk, wanted: Wanted) -> Needed:
@@ -86,6 +119,7 @@ def still_needed(walk: Walk, wanted: Wanted) -> Needed:
     outside.reverse()  # the latest tensors are the likeliest to be read again
     read = _values_read([value for _, value in outside], computed)
     waiting = [h for h in outside if _values_read([h[1]], computed)] if read and generation >= GENERATIONS else []
+    _note_states(waiting, computed)
     return Needed(along, read, generation, waiting)
 
 
@@ -226,6 +260,31 @@ def _reach(values: Sequence[Value], border: Collection[Node], met: dict[Value, N
         passed.add(step)
         budget -= 1
         pending.extend(reversed(value.note[1] if node is None else node.operands))
+
+
+def _reads(value: Value, border: Collection[Node], reading: dict[Value, bool], budget: int) -> bool:
+    """Whether a value depends on nodes in `border`, as `_reach` finds it, which looks at as many values at most; what
+    is known of values is in `reading`, and goes there."""
+    pending = [value]
+    while pending and len(reading) < budget:
+        v = pending[-1]
+        if v in reading:
+            pending.pop()
+            continue
+        node = node_so_far(v)
+        if node is not None and node in border and node.op not in NOT_KEPT:
+            reading[v] = True
+            continue
+        if not is_made(v) or known_leaf(v) is not None:
+            reading[v] = False
+            continue
+        operands = [x for x in (v.note[1] if node is None else node.operands) if type(x) is not float]  # type: ignore[attr-defined]
+        missing = [x for x in operands if x not in reading]
+        if missing:
+            pending += missing
+        else:
+            reading[v] = any(map(reading.__getitem__, operands))
+    return reading.get(value, False)
 
 
 def _counts() -> tuple[int, int]:

@@ -52,14 +52,15 @@ class Walk:
         return graph, list(graph.inputs)
 
 
-def walked(values: Sequence[Value]) -> Walk:
-    """See above; nodes and inputs come in the order that `extract` gives them."""
-    nodes: dict[Node, None] = {}
-    inputs: dict[Value, Value] = {}
-    entered: set[Node] = set()
+def walked(values: Sequence[Value], before: Walk | None = None) -> Walk:
+    """See above; nodes and inputs come in the order that `extract` gives them. `before`: from other values, which come
+    first."""
+    nodes: dict[Node, None] = {} if before is None else {**before.nodes}
+    inputs: dict[Value, Value] = {} if before is None else {**before.inputs}
+    starts: dict[Value, TensorLeaf] = {} if before is None else {**before.starts}
+    entered: set[Node] = {*nodes}
     pending: list[Node] = []
-    starts: dict[Value, TensorLeaf] = {}
-    plain = True
+    plain = not any(node.replaces for node in nodes)
     for output in values:
         again: Sequence[Value] = (output,)
         while True:

@@ -12,6 +12,7 @@ import pytest
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Node
 from loopgrad.lazy.tensor import evaluation, liveness
+from loopgrad.lazy.transforms import derivatives
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.session import SESSION
 
@@ -156,6 +157,28 @@ def test_a_state_in_a_local_variable_compiles_nothing_new(device: str) -> None:
         state["x"] = loss_printed(state["x"], i)
 
     assert compiled_by(step, 20)[10:] == [0] * 10
+
+
+def test_steps_with_a_state_that_is_never_asked_for_become_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    traced: list[None] = []
+    call = derivatives._call
+    monkeypatch.setattr(derivatives, "_call", lambda *a, **k: traced.append(None) or call(*a, **k))
+    x, m, (y, n) = lg.asarray(X), lg.zeros(4), (X, np.zeros(4))
+    for i in range(20):
+        before = len(traced)
+        loss, g = lg.value_and_grad(lambda v: lg.sum((lg.tanh(v) - 0.5) ** 2))(x)
+        m = 0.9 * m + g
+        x = x - 0.05 * m
+        report = lg.sum(x) * 2.0
+        float(loss)
+        n = 0.9 * n + 2 * (np.tanh(y) - 0.5) * (1 - np.tanh(y) ** 2)
+        y = y - 0.05 * n
+        if i >= 12:
+            assert len(traced) == before
+            assert isinstance(x._value, Leaf)
+            assert isinstance(m._value, Leaf)
+            assert not isinstance(report._value, Leaf)  # no later step is computed from it
+    np.testing.assert_allclose(x.numpy(), y, rtol=1e-12)
 
 
 def test_a_waiting_tensor_that_fails_does_no_harm(device: str) -> None:
