@@ -22,6 +22,8 @@ from loopgrad.runtime.processes import child_safe_lock
 UNCHECKED_BYTES: Final = 1 << 26  # smaller requests aren't worth reading /proc for
 HEADROOM: Final = 0.95
 SPARES_PER_TYPE: Final = 4
+MOST_IN_RING: Final = 64
+RING_BYTES: Final = 1 << 16  # of a buffer in it
 ALIGNMENT: Final = 64
 
 UNLIMITED: Final = 1 << 60
@@ -160,14 +162,20 @@ class Arenas:
 class Spares:
     """Buffers of one type that were handed out before; one that nobody else holds is used again:
     its pages are mapped, its address is known. Two threads that look at one buffer count each other, since only one
-    of them runs at a time; where the interpreter has no such lock, nothing is used again."""
+    of them runs at a time; where the interpreter has no such lock, nothing is used again.
 
-    __slots__ = ("_buffers", "_owner", "type")
+    The first few are looked at one by one, so that a script which drops its results writes where it wrote before. Where
+    it holds these (the weights of a model, and the next ones beside them), small buffers come from a ring: the one that
+    was handed out longest ago is the likeliest to be free."""
+
+    __slots__ = ("_buffers", "_owner", "_place", "_ring", "type")
 
     def __init__(self, type: TensorType, owner: Recycler) -> None:
         self.type = type
         self._owner = owner
         self._buffers: list[Buffer] = []
+        self._ring: list[Buffer] = []
+        self._place = 0  # of the one that is looked at next
 
     def take(self) -> Buffer:
         """A writable destination for `type`'s elements."""
@@ -176,21 +184,34 @@ class Spares:
         for buffer in self._buffers:
             if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
                 return buffer
+        ring = self._ring  # `drop` makes another one
+        place = self._place if self._place < len(ring) else 0
+        self._place = place + 1
+        if ring:
+            buffer = ring[place]
+            if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
+                return buffer
         buffer = fresh_buffer(self.type)
-        if len(self._buffers) < SPARES_PER_TYPE and self._owner.admit(buffer.nbytes):
-            self._buffers.append(buffer)
+        few = len(self._buffers) < SPARES_PER_TYPE
+        if (few or (len(ring) < MOST_IN_RING and buffer.nbytes <= RING_BYTES)) and self._owner.admit(buffer.nbytes):
+            if few:
+                self._buffers.append(buffer)
+            else:
+                ring.insert(place, buffer)  # behind it is the oldest again
         return buffer
 
     def idle_bytes(self) -> int:
         """Bytes of the buffers that nobody else holds."""
         total = 0
-        for buffer in self._buffers:
-            if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
-                total += self.type.nbytes
+        for buffers in (self._buffers, self._ring):
+            for buffer in buffers:
+                if getrefcount(buffer) <= FREE_BUFFER and getrefcount(buffer.array) <= FREE_ARRAY:
+                    total += self.type.nbytes
         return total
 
     def drop(self) -> None:
         self._buffers.clear()
+        self._ring = []
 
 
 class Recycler:

@@ -25,6 +25,22 @@ def test_a_result_that_nobody_holds_is_used_again() -> None:
     assert spares.take().address == address
 
 
+def test_results_that_are_kept_until_the_next_ones_are_there_take_turns() -> None:
+    spares = Recycler().spares(TYPE)
+    held = [spares.take() for _ in range(10)]
+    met = set()
+    for _ in range(8):
+        met.update([buffer.address for buffer in held])
+        held = [spares.take() for _ in range(10)]  # before the others go
+        assert len({buffer.address for buffer in held}) == 10
+    assert {buffer.address for buffer in held} <= met
+    free = spares.idle_bytes()
+    del held
+    assert spares.idle_bytes() == free + 10 * TYPE.nbytes
+    spares.drop()
+    assert spares.idle_bytes() == 0
+
+
 def test_nothing_is_used_again_where_threads_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the interpreter's lock two threads may find the same buffer free."""
     monkeypatch.setattr(memory, "COUNTED", False)
