@@ -8,26 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import itemgetter
+from functools import partial
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore
-from loopgrad.lazy.tensor.trees import Tree
+from loopgrad.lazy.tensor.tree_code import LEAF, Container, leaves_code, tree_code
+from loopgrad.lazy.tensor.trees import Tree, unflatten
 
-LEAF: Final = None
-
-
-class _Container(NamedTuple):
-    """A container of so many children. `taken`: gives those of a dict, in the order of keys. `parts`: for each child a
-    part or LEAF; None where all are leaves."""
-
-    kind: type[Any]
-    size: int
-    taken: Callable[[Any], Sequence[Any]] | None
-    parts: tuple[_Container | None, ...] | None
+OFTEN: Final = 16  # calls before a pattern gets code of its own
 
 
 class _Other(Exception):
@@ -37,15 +28,22 @@ class _Other(Exception):
 class TreePattern:
     """Of the arguments of a call, whose trees have the structure `structure`."""
 
-    __slots__ = ("_named", "_placed", "structure")
+    __slots__ = ("_named", "_own", "_placed", "_times", "structure")
 
-    def __init__(self, placed: _Container, named: _Container, structure: Any) -> None:
+    def __init__(self, placed: Container, named: Container, structure: Any) -> None:
         self._placed = placed
         self._named = named
+        self._own: Callable[[Any, Any], list[Any] | None] | None = None
+        self._times = 0
         self.structure = structure
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """The leaves of trees of the same containers; None where there are others. (A leaf may be anything.)"""
+        if self._own is not None:
+            return self._own(args, kwargs)
+        self._times += 1
+        if self._times == OFTEN:
+            self._own = leaves_code(self._placed, self._named)
         found: list[Any] = []
         return found if _take(self._placed, args, found) and _take(self._named, kwargs, found) else None
 
@@ -60,41 +58,45 @@ def pattern_of(args: tuple[Any, ...], kwargs: dict[str, Any], structure: Any) ->
     return None
 
 
-def _part(tree: Tree) -> _Container | None:
+def builder(tree: Tree, structure: Any) -> Callable[[Sequence[Any]], Any]:
+    """What makes trees like this one, with that structure, from their leaves."""
+    with suppress(_Other):
+        part = _part(tree)
+        if part is not LEAF and (made := tree_code(part)) is not None:
+            return made
+    return partial(unflatten, structure)
+
+
+def _part(tree: Tree) -> Container | None:
     kind = type(tree)
     if isinstance(tree, TensorCore) or kind is np.ndarray or kind in PYTHON_SCALARS:
         return LEAF
     if tree is None:
-        return _Container(kind, 0, tuple, None)
-    taken: Callable[[Any], Sequence[Any]] | None = None
+        return Container(kind, (), ())
+    keys: tuple[str, ...] = ()
     children: Sequence[Any] = tree
     if kind is dict and {str}.issuperset(map(type, tree)):
-        keys = sorted(tree)
-        children = [tree[key] for key in keys]
-        taken = itemgetter(*keys) if len(keys) > 1 else lambda given: [given[key] for key in keys]
+        keys = tuple(tree)
+        children = [tree[key] for key in sorted(keys)]
     elif kind is not tuple and kind is not list:
         raise _Other
-    parts = tuple(map(_part, children))
-    return _Container(kind, len(children), taken, None if parts.count(LEAF) == len(parts) else parts)
+    return Container(kind, keys, tuple(map(_part, children)))
 
 
-def _take(part: _Container, tree: Any, leaves: list[Any]) -> bool:
-    kind, size, taken, parts = part
+def _take(part: Container, tree: Any, leaves: list[Any]) -> bool:
+    kind, keys, children = part
     if kind is not type(tree):
         return False
     if kind is NoneType:
         return True
-    if len(tree) != size:
+    if len(tree) != len(children):
         return False
-    if taken is not None:
+    if keys:
         try:
-            tree = taken(tree)
+            tree = [tree[key] for key in sorted(keys)]
         except KeyError:
             return False
-    if parts is None:
-        leaves += tree
-        return True
-    for child, below in zip(tree, parts, strict=True):
+    for child, below in zip(tree, children, strict=True):
         if below is LEAF:
             leaves.append(child)
         elif not _take(below, child, leaves):

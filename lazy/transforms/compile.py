@@ -32,8 +32,8 @@ from loopgrad.lazy.tensor.ongoing_derivations import derivation, deriving
 from loopgrad.lazy.tensor.promotion import scalar_dtype
 from loopgrad.lazy.tensor.staleness import read_by
 from loopgrad.lazy.tensor.static_identity import Standing
-from loopgrad.lazy.tensor.tree_patterns import TreePattern, pattern_of
-from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, odd_keys, unflatten
+from loopgrad.lazy.tensor.tree_patterns import TreePattern, builder, pattern_of
+from loopgrad.lazy.tensor.trees import check_function, flatten, odd_keys, unflatten
 from loopgrad.lazy.transforms.captured_call import Replay
 from loopgrad.lazy.transforms.compiled_arguments import (
     ARRAY,
@@ -297,7 +297,9 @@ class Compiled(Standing):
             written = writes(leaves, given, values)
             tensors = [as_result("compile", x) for x in outputs]
             required, weak = number_requirements(tensors, values), weak_ones(tensors)
-            found.extend((out_structure, _form_of(result, outputs), written, required, weak))
+            single = len(outputs) == 1 and result is outputs[0]
+            put = None if single else builder(result, out_structure)
+            found.extend((put, written, required, weak))
             return [*(t._value for t in tensors), *(given[j]._value for j in written)]
 
         types = [type_of(x) for x in leaves]
@@ -310,11 +312,11 @@ class Compiled(Standing):
         with enter(None):
             executable = compiled(device, graph, config.options)
         returned = any(v in graph.inputs for v in graph.outputs)
-        tree, form, written, required, weak = found
+        put, written, required, weak = found
         placed, parts = chosen is not None, call.parts
         size = executable.host_bytes + graph_bytes(graph)
         version = Version(
-            executable, device, types, captured, tree, form, placed, returned, written, parts, required, weak, reason,
+            executable, device, types, captured, put, placed, returned, written, parts, required, weak, reason,
             size, WeakMethod(self._forget),
         )  # fmt: skip
         read_by(version, [*captures, *reads])
@@ -436,13 +438,6 @@ class Compiled(Standing):
             self._last = self._latest = None
         for key in [key for key, other in list(self._versions.items()) if other is version]:
             self._versions.pop(key, None)
-
-
-def _form_of(result: Tree, outputs: Sequence[Any]) -> str:
-    if len(outputs) == 1 and result is outputs[0]:
-        return "single"
-    flat = type(result) is tuple and len(result) == len(outputs)
-    return "tuple" if flat and all(a is b for a, b in zip(result, outputs, strict=True)) else "tree"
 
 
 def _text(kind: Any) -> str:

@@ -10,7 +10,6 @@ from weakref import WeakMethod
 from loopgrad.graph.python_numbers import Requirement
 from loopgrad.graph.types import TensorType
 from loopgrad.lazy.tensor.core import computed_tensor
-from loopgrad.lazy.tensor.trees import unflatten
 from loopgrad.lazy.transforms.compiled_arguments import check_written, write_back
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import Device
@@ -28,8 +27,7 @@ class Version:
     device: Device
     types: list[TensorType]
     captured: list[Buffer]
-    structure: Any
-    form: str  # single, tuple, tree: how results are put together
+    put: Callable[[Sequence[Any]], Any] | None  # results together; None where there is a single one
     chosen: bool  # whether the user chose the device
     returns_input: bool  # then arrays are copied: the caller may write to them later
     written: tuple[int, ...]  # the inputs that the function writes to: their new elements are the last outputs
@@ -64,11 +62,11 @@ class Version:
 
     def results(self, buffers: Sequence[Buffer]) -> Any:
         """The caller's tree of tensors."""
-        if self.form == "single" and not self.weak:
+        put = self.put
+        if put is None and not self.weak:
             return computed_tensor(buffers[0], self.chosen)
         tensors = [computed_tensor(b, self.chosen) for b in buffers]
-        for tensor, weak in zip(tensors, self.weak):  # noqa: B905  # of most functions none is weak
-            tensor._weak = weak
-        if self.form == "tuple":
-            return tuple(tensors)
-        return tensors[0] if self.form == "single" else unflatten(self.structure, tensors)
+        if self.weak:
+            for tensor, weak in zip(tensors, self.weak, strict=True):
+                tensor._weak = weak
+        return tensors[0] if put is None else put(tensors)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.lazy.tensor.tree_patterns import pattern_of
-from loopgrad.lazy.tensor.trees import flatten
+from loopgrad.lazy.tensor.tree_patterns import OFTEN, builder, pattern_of
+from loopgrad.lazy.tensor.trees import Tree, flatten, unflatten
 
 Pair = namedtuple("Pair", "a b")  # a class without annotations, as users write them
 
@@ -37,11 +37,14 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 OTHERS = [((Pair(X, Y),), {}), ((OrderedDict(a=X),), {}), (({1: X},), {}), (("text", X), {}), (({"a": X, 2: Y},), {})]
 
 
-def test_patterns_take_what_flattening_gives() -> None:
+@pytest.mark.parametrize("often", [0, OFTEN])
+def test_patterns_take_what_flattening_gives(often: int) -> None:
     flat = [flatten(call) for call in CALLS]
     for one, (_, structure) in zip(CALLS, flat, strict=True):
         pattern = pattern_of(*one, structure)
         assert pattern is not None
+        for _ in range(often):
+            pattern.leaves(*one)
         for other, (leaves, second) in zip(CALLS, flat, strict=True):
             found = pattern.leaves(*other)
             if structure == second:
@@ -69,3 +72,15 @@ def test_calls_with_trees_that_change() -> None:
         for args, kwargs in (*CALLS, *OTHERS):
             for expected, got in zip(double(*args, **kwargs), compiled(*args, **kwargs), strict=True):
                 np.testing.assert_array_equal(got, expected)
+
+
+def test_builders_make_what_optree_makes() -> None:
+    deep: Tree = X
+    for _ in range(300):
+        deep = [deep]
+    for tree in (*CALLS, *OTHERS, {"b": (X,), "a": {"d": None, "c": [Y, ()]}}, [X] * 400, deep):
+        leaves, structure = flatten(tree)
+        given = [object() for _ in leaves]
+        found = builder(tree, structure)(given)
+        assert repr(found) == repr(unflatten(structure, given)), "with keys in their own order"
+        assert flatten(found)[1] == structure
