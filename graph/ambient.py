@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from loopgrad.graph.nodes import Location
 
-LIMIT: Final = 4096  # of references, at first
+LIMIT: Final = 512  # of references, at first
 
 
 class References(list[Any]):

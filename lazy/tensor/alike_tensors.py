@@ -23,7 +23,10 @@ from loopgrad.runtime.devices import HOST_KINDS, get_device
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import evaluate_graph
 
-FIRST: Final = 5  # evaluations of one expression in a row, before others that wait are looked for; then twice as many
+FIRST: Final = (
+    5  # evaluations of one expression in a row, before others that wait are looked for; then four times as many
+)
+MORE: Final = 4  # times as many until the next look
 MOST_BYTES: Final = 1 << 10  # of one value
 
 
@@ -48,11 +51,16 @@ class _InARow:
         self.count = count = self.count + 1
         if count < self.next:
             return False
-        self.next = 2 * count
+        self.next = MORE * count
         return True
 
 
 IN_A_ROW: Final = _InARow()
+
+
+def computed_in_a_row(expression: Expression, t: TensorCore, value: Noted) -> Buffer | None:
+    """As `computed_together`, of the latest of tensors that come in a row, where it is time to look for others."""
+    return computed_together(t, value, expression) if IN_A_ROW.again(expression) else None
 
 
 @RARE_COLLECTION
@@ -92,7 +100,9 @@ def _waiting(t: TensorCore, value: Noted, expression: Expression) -> list[tuple[
     """The tensors of this thread that wait with that expression, this one first, each value once."""
     op, type_ = value.note[0], value.type
     found: dict[Noted, TensorCore] = {value: t}
-    for reference in LIVE.tensors:
+    live = LIVE.tensors
+    live[:] = [reference for reference in live if reference() is not None]  # the next look sees what came since
+    for reference in live:
         other = reference()
         if other is None or other._view is not None or other._history is not None:
             continue

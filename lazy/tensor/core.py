@@ -39,12 +39,8 @@ Scalar: TypeAlias = bool | int | float | complex
 ArrayLike: TypeAlias = "Tensor | np.ndarray[Any, Any] | np.generic | Scalar | Sequence[Any]"
 
 PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
-_serial = itertools.count()
-
-
-def next_serial() -> int:
-    """A number larger than all before."""
-    return next(_serial)
+next_serial: Final = itertools.count().__next__
+"""A number larger than all before."""
 
 
 class History:
@@ -222,7 +218,7 @@ def computed_leaf(buffer: Buffer, expression: Any = None) -> TensorLeaf:
     leaf.expression = expression
     leaf.index = leaf.generation = 0
     leaf.buffer = buffer
-    leaf.serial = next(_serial)
+    leaf.serial = next_serial()
     leaf.computed = True
     leaf.committed = False
     return leaf

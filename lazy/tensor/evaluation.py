@@ -102,7 +102,11 @@ def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:
         if t._view is not None:
             others -= _of_memory(t._view, value)
         lines = None if others else (value.expression or expression_of(value)).known
-        known: Buffer | None = None if lines is None else lines.elements(t, value)
+        known: Buffer | None = None
+        if lines is not None:
+            known = lines.often(t, value)
+            if known is None:
+                known = lines.elements(t, value)
         if known is None and others >= 0:
             known = _elements_of_line()(t, value, others > 0)
         if known is not None:

@@ -53,6 +53,7 @@ Wanted = dict[int, tuple[TensorCore, Value]]
 """Tensors by identity, each with the value that it referred to when it was looked at."""
 Found = dict[Value, Buffer]
 _new: Final = object.__new__
+_begin_change, _end_change = CHANGES.acquire, CHANGES.release
 
 
 class Computed(NamedTuple):
@@ -159,10 +160,10 @@ class Evaluator:
             if t._value is not value:
                 return None
             (buffer,) = program.run(inputs)
-            _settle_one(t, value, computed_leaf(buffer, expression))
+            _settle_one(t, value, buffer, expression)
             return buffer
         finally:
-            owners.pop(value, None)
+            del owners[value]
             mine.release()
 
     def settle_line(
@@ -171,12 +172,9 @@ class Evaluator:
     ) -> None:  # fmt: skip
         """As below, of tensors with values of their own that nobody else reads, on the device of the settings.
         `expression`: the first one's leaf's, where it is known."""
-        leaf = computed_leaf(buffers[0], expression)
-        _settle_one(t, value, leaf)
+        leaf = _settle_one(t, value, buffers[0], expression)
         for (other, v), buffer in zip(along, buffers[1:], strict=True) if along else ():
-            further = computed_leaf(buffer)
-            further.serial = leaf.serial
-            _settle_one(other, v, further)
+            _settle_one(other, v, buffer).serial = leaf.serial
 
     def settle(self, evaluated: Iterable[tuple[TensorCore, Value]], read: Sequence[Value], computed: Computed) -> None:
         """Make these tensors refer to their elements (their history stays reachable while they live), and note the
@@ -203,20 +201,33 @@ class Evaluator:
 EVALUATOR: Final = Evaluator()
 
 
-def _settle_one(t: TensorCore, value: Value, leaf: TensorLeaf) -> None:
+def _settle_one(t: TensorCore, value: Value, buffer: Buffer, expression: Any = None) -> TensorLeaf:
+    """As `Evaluator.settle`, of one tensor; its leaf. What `computed_leaf` does stands here too: a call of it would
+    take as long as half of that, and each line of a script makes one."""
+    leaf: TensorLeaf = _new(TensorLeaf)
+    leaf.type = buffer._type or buffer.type
+    leaf.node = leaf.known = leaf.scope = None
+    leaf.expression = expression
+    leaf.index = leaf.generation = 0
+    leaf.buffer = buffer
+    leaf.serial = next_serial()
+    leaf.computed = True
+    leaf.committed = False
     history: History = _new(History)
     history.value = value
     leaf.history = ref(history)
-    CHANGES.acquire()  # a third of what a `with` costs
+    known = ref(leaf)
+    _begin_change()  # a third of what a `with` costs
     try:
         if t._value is value:  # not written to, and no other thread was first
             t._history = history
             t._value = leaf
-            value.known = ref(leaf)
+            value.known = known
             if t._view is not None:
                 t._view.note_evaluated(leaf)
     finally:
-        CHANGES.release()
+        _end_change()
+    return leaf
 
 
 def known_leaf(value: Value) -> TensorLeaf | None:

@@ -36,7 +36,7 @@ from loopgrad.graph.passes.alike import MANY
 from loopgrad.graph.primitives import NULLARY
 from loopgrad.graph.structure import NotedStructure, Numbers, Words, noted_structure, number_places
 from loopgrad.graph.types import TensorType, float64
-from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, MOST_BYTES, computed_together
+from loopgrad.lazy.tensor.alike_tensors import IN_A_ROW, MOST_BYTES, computed_in_a_row
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_elements
 from loopgrad.lazy.tensor.evaluation import buffer_of
@@ -103,16 +103,16 @@ class Tree:
 
 class Trees:
     """The lines of an expression, the latest first. `_result`: the expression of the leaf that the value becomes.
-    `_often`: gives the elements where a line that came often is as it was."""
+    `often`: gives the elements where a line that came often is as it was, and is asked first."""
 
-    __slots__ = ("_each", "_expression", "_often", "_places", "_result")
+    __slots__ = ("_each", "_expression", "_places", "_result", "often")
 
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
         self._each: tuple[Tree, ...] = ()
         self._places = places_of(expression)
         self._result = leaf_expression(expression.type)
-        self._often: LineCode | None = None
+        self.often: LineCode = _seldom
 
     def elements(self, t: TensorCore, value: Noted) -> Buffer | None:
         """As `elements_of`, of a tensor whose value has the expression. What lines of a script cost is decided here."""
@@ -122,11 +122,9 @@ class Trees:
             row.begin(expression)
         elif (count := row.count + 1) < row.next:
             row.count = count
-        elif row.again(expression) and (buffer := computed_together(t, value, expression)) is not None:
+        elif (buffer := computed_in_a_row(expression, t, value)) is not None:
             return buffer
         if self._places and (buffer := _element(t, value, self._places, self._result)) is not None:
-            return buffer
-        if self._often is not None and (buffer := self._often(t, value)) is not None:
             return buffer
         places = expression.places
         parts = places.gathered(value)
@@ -154,10 +152,10 @@ class Trees:
                 return None
             kept, along = held
             line = tree.line.keeping.get(kept) if kept else line
-        if not along and t._view is None:
+        if not along and t._view is None and not self._places:
             tree.times += 1
             if tree.times == OFTEN:
-                self._often = _often(lines, tree.line, tree.code, self._result)
+                self.often = _often(expression, lines, tree.line, tree.code, self._result)
         if line is None or line.versions() is None:  # not learned yet, or forgotten
             return None
         return _elements(t, value, line, tree.inputs(leaves), tree.numbers(parts), lines, along, self._result)
@@ -193,7 +191,13 @@ class Trees:
         self._each = (tree, *self._each)[:MOST_ALIKE]
 
 
-def _often(lines: Lines, line: Line, code: Callable[[Running], LineCode], result: Expression) -> LineCode:
+def _seldom(t: TensorCore, value: Noted) -> None:
+    """Of lines without code of their own."""
+
+
+def _often(
+    expression: Expression, lines: Lines, line: Line, code: Callable[[Running], LineCode], result: Expression
+) -> LineCode:
     """What gives the elements of tensors that end in a line as its code finds it, with the settings of `lines`; None
     where anything isn't as it was. `result`: the expression of the leaves."""
     run = EVALUATOR.run_line
@@ -209,7 +213,8 @@ def _often(lines: Lines, line: Line, code: Callable[[Running], LineCode], result
                 SESSION.outgrew(versions)
             return None
 
-    return code(Running(lines.config, current, lines.name, line.versions, run, otherwise, result))
+    together, config, name, versions = partial(computed_in_a_row, expression), lines.config, lines.name, line.versions
+    return code(Running(IN_A_ROW, expression, together, config, current, name, versions, run, otherwise, result))
 
 
 class Lines:
@@ -330,8 +335,7 @@ def elements_of(t: TensorCore, value: Noted, read: bool = False) -> Buffer | Non
         listed = value.note[0] == "concat" and len(value.note[1]) >= MANY
         return None if listed else computed_from_notes(t, value, current(), read)
     expression: Expression = value.expression or expression_of(value)
-    together = expression.known is None and IN_A_ROW.again(expression)
-    if together and (buffer := computed_together(t, value, expression)) is not None:
+    if expression.known is None and (buffer := computed_in_a_row(expression, t, value)) is not None:
         return buffer
     if value.note[0] == "concat" and (pieces := noted_list(value, _whole, few_elements)) is not None:
         return _list_elements(t, value, pieces)

@@ -118,10 +118,11 @@ def test_named_values_on_the_way_are_found_by_their_expression(
     usual: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scripts name what they compute: a value on the way that is held, is read twice, was written to, or went."""
+    monkeypatch.setattr(repeated_lines, "OFTEN", 1 << 30)  # code of their own would be asked first
     found: list[Any] = []
     elements = repeated_lines.Trees.elements
     monkeypatch.setattr(repeated_lines.Trees, "elements", lambda *asked: found.append(elements(*asked)) or found[-1])
-    array = np.linspace(0.5, 2.0, 4)
+    array = np.linspace(0.5, 2.0, 23)  # no other test's lines, which may have code of their own
     x = lg.asarray(array)
     for again in range(9):
         if again == 6:
