@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -248,13 +249,21 @@ def cast_array(x: Array, dtype: DType) -> Array:
     if not (dtype.is_integer and x.dtype.kind not in "biu"):
         with np.errstate(all="ignore"):
             return (_bfloat16_source(x) if dtype is bfloat16 else x).astype(dtype.np)
-    whole = np.trunc(x.astype(np.float64))
-    limits = np.iinfo(dtype.np)
-    low, high = float(limits.min), float(limits.max + 1)  # both are powers of two: exact
+    whole = np.trunc(x.astype(np.float64, copy=False))
+    least, most = _integer_limits(dtype.np)
+    low, high = float(least), float(most + 1)  # both are powers of two: exact
     inside = (whole >= low) & (whole < high)
+    if inside.all():
+        return np.asarray(whole.astype(dtype.np))
     result = np.where(inside, whole, 0.0).astype(dtype.np)
-    result = np.where(whole >= high, dtype.np.type(limits.max), result)
-    return np.asarray(np.where(whole < low, dtype.np.type(limits.min), result))
+    result = np.where(whole >= high, dtype.np.type(most), result)
+    return np.asarray(np.where(whole < low, dtype.np.type(least), result))
+
+
+@cache
+def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
 
 
 def _bfloat16_source(x: Array) -> Array:

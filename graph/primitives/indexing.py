@@ -84,7 +84,8 @@ def _gather(attrs: Attrs, x: Array, *indices: Array) -> tuple[Array]:
     m = len(indices)
     if 0 in x.shape[:m]:
         return (np.zeros(indices[0].shape + x.shape[m:], dtype=x.dtype),)
-    clamped = [np.clip(_wide(i), 0, n - 1) for i, n in zip(indices, x.shape[:m], strict=True)]
+    # two functions of elements in place of `np.clip`, which takes ten times as long for a few
+    clamped = [np.minimum(np.maximum(_wide(i), 0), n - 1) for i, n in zip(indices, x.shape[:m], strict=True)]
     return (np.asarray(x[tuple(clamped)]),)
 
 
@@ -92,7 +93,7 @@ def _wide(index: Array) -> Array:
     """As int64; what only uint64 can hold stays out of range."""
     if index.dtype == np.uint64:
         index = np.minimum(index, np.uint64(2**63 - 1))
-    return index.astype(np.int64)
+    return index.astype(np.int64, copy=False)
 
 
 def scatter_array(kind: str, x: Array, indices: tuple[Array, ...], updates: Array, active: Array | None) -> Array:

@@ -90,9 +90,12 @@ class InOrder:
 
     def groups(self, terms: Array, carried: Carried, together: int) -> Carried:
         """The terms, along the first axis, some at a time."""
-        for first in range(0, len(terms), together):
-            carried = self.add(carried, self.tree(terms[first : first + together]))
-        return carried
+        whole = len(terms) // together * together
+        if whole:
+            each = terms[:whole].reshape(-1, together, *terms.shape[1:])
+            for x in balanced(self.combine, [each[:, i] for i in range(together)]):  # the trees of all groups at once
+                carried = self.add(carried, x)
+        return self.add(carried, self.tree(terms[whole:])) if whole < len(terms) else carried
 
     def loops(self, terms: Array, rank: int, carried: Carried) -> Carried:
         """The terms along the first `rank` axes, in loops inside each other."""
