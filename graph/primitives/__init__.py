@@ -33,9 +33,9 @@ from loopgrad.graph.primitives import (
 from loopgrad.graph.primitives.primitive import Infer, Kind, Primitive, Reference, Silent
 
 __all__ = [
-    "ARRANGING", "BARE", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER", "KEEPING_SPLATS",
-    "LIBRARY", "NAMED_AXES", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS", "RUNNING_TOTALS", "STACKS",
-    "UPDATES", "Kind", "Primitive",
+    "ARRANGING", "BARE", "BY_HOST", "COMBINES", "COMMUTATIVE", "ELEMENTWISE", "FAMILIES", "INDEXING", "INFER",
+    "KEEPING_SPLATS", "LIBRARY", "NAMED_AXES", "NULLARY", "PRIMITIVES", "REDUCTIONS", "REFERENCE", "REGIONS",
+    "RUNNING_TOTALS", "STACKS", "UPDATES", "Kind", "Primitive",
 ]  # fmt: skip
 
 FAMILIES: Final[dict[str, dict[str, Primitive]]] = {
@@ -102,6 +102,9 @@ ELEMENTWISE: Final = _of(Kind.ELEMENTWISE)
 RUNNING_TOTALS: Final = _of(Kind.RUNNING_TOTAL)
 INDEXING: Final = _of(Kind.INDEXING)
 LIBRARY: Final = _of(Kind.LIBRARY)
+BY_HOST: Final = LIBRARY.difference(attention.ROWS, window_products.ROWS)
+"""Those that a CPU takes, by a library or by code of its own. What the others stand for is products and kernels, which
+are faster there than arrays of whole scores or windows."""
 NAMED_AXES: Final = _of(Kind.NAMED_AXIS)
 STACKS: Final = _of(Kind.STACK)
 REGIONS: Final = _of(Kind.REGION)

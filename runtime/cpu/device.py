@@ -18,7 +18,7 @@ from loopgrad.codegen.targets.cpu.products.products_interface import adds_alike
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.key import key
 from loopgrad.graph.nodes import Graph, Noted
-from loopgrad.graph.primitives import LIBRARY
+from loopgrad.graph.primitives import BY_HOST
 from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import DType, TensorType
 from loopgrad.runtime.buffers import Buffer, host_buffer
@@ -188,7 +188,7 @@ def compile_artifact(graph: Graph, options: Options, make: Make | None = None) -
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
     from loopgrad.codegen.targets.cpu.target import compile_program, own_code  # late, as above
 
-    by_host = dict.fromkeys((*LIBRARY, ANY_AXES), HOST)
+    by_host = dict.fromkeys((*BY_HOST, ANY_AXES), HOST)
     program = build_program(graph, options, by_host, in_order=True, wide_products=True)
     if options.matmul_precision != FULL_PRECISION and any(isinstance(s, MatmulStep) for s in all_steps(program.steps)):
         note = f"matmul_precision={options.matmul_precision!r}: products keep all digits on this device"

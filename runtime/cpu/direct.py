@@ -30,9 +30,9 @@ from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
 from loopgrad.graph.primitives import (
+    BY_HOST,
     INDEXING,
     KEEPING_SPLATS,
-    LIBRARY,
     NULLARY,
     PRIMITIVES,
     Kind,
@@ -164,7 +164,7 @@ def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.canonical import prepare, rewrite_block  # late: exact operations need neither
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
-    library = frozenset((*LIBRARY, ANY_AXES))
+    library = frozenset((*BY_HOST, ANY_AXES))
     return rewrite_block(prepare(graph, library, wide_products=True), in_order=True, wide_products=True)
 
 

@@ -160,3 +160,11 @@ def test_what_is_refused():
         lg.attention(*[lg.ones((3, 2), dtype=lg.int64)] * 3)
     with pytest.raises(GradientError, match="reverse mode"):
         lg.jvp(lambda q: lg.attention(q, x, x), (x,), (x,))
+
+
+def test_a_cpu_computes_by_blocks():
+    """What is a routine on GPUs is products and kernels; the routine's reference makes all scores."""
+    q = lg.zeros((2, 64, 32), dtype=lg.float32)
+    with lg.default_device("cpu"):
+        plan = lg.compile(lg.grad(lambda q: lg.sum(lg.attention(q, q, q)))).plan(q)
+    assert not plan.routines

@@ -213,3 +213,10 @@ def test_padding_below_zero_takes_elements_and_zeros_between_them_away(device, s
     np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
     if device == "cpu" and stride == 2 and spread == (2, 1):
         lg.testing.check_grads(convolved, (x, kernel), order=2)
+
+
+def test_a_large_one_on_a_cpu_is_a_product() -> None:
+    """What is a routine where there are matrix units; the routine's reference adds up window by window."""
+    with lg.default_device("cpu"):
+        x, kernel = lg.zeros((1, 16, 1 << 15), dtype="float32"), lg.zeros((64, 16, 3), dtype="float32")
+        assert not lg.compile(lg.conv).plan(x, kernel).routines
