@@ -31,13 +31,8 @@ from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.order import reads_first
-from loopgrad.codegen.schedule.partition import (
-    SMALL_CONSTANT,
-    Partition,
-    constant_operand,
-    matmul_source,
-    scatter_exclusive,
-)
+from loopgrad.codegen.schedule.partition import SMALL_CONSTANT, Partition, constant_operand, scatter_exclusive
+from loopgrad.codegen.schedule.products import matmul_source
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
 from loopgrad.codegen.schedule.roles import Role

@@ -15,7 +15,7 @@ from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import MANY_ELEMENTS, MANY_LANES, SHORT_BLOCK, long_row
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.points import made_by_rows
-from loopgrad.codegen.schedule.products import in_lanes
+from loopgrad.codegen.schedule.products import matmul_source, matrix_lanes, multiplied_in_lanes
 from loopgrad.codegen.schedule.regions import Decision
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.distinct import no_duplicates
@@ -26,10 +26,6 @@ from loopgrad.graph.types import StackType, TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
-MANY_MATRICES: Final = 1 << 12
-LONGEST_TREE: Final = 16  # terms of an element whose code is straight
-SMALL_FACTOR: Final = 128  # elements, which lanes read at the same time
-MOST_TOGETHER: Final = 16  # elements that a lane makes
 SMALL_CONSTANT: Final = 64
 FEW_PIECES: Final = 8  # of a concat that may be part of another one's kernel
 WORKGROUP_ROW: Final = 16  # and its multiples
@@ -149,7 +145,7 @@ class Partition:
                 return Role.LIBRARY
             case "alias" if node.attrs.get("kept"):
                 self.store(node.results[0])
-            case "concat" if made_by_rows(node, self.graph, self.readers):
+            case "concat" if made_by_rows(node, self._read_by_calls(node.results[0]), self.readers):
                 return self._by_rows(node)
             case "concat" if len(node.operands) > FEW_PIECES:
                 self._concat(node)
@@ -196,6 +192,16 @@ class Partition:
         if chosen is not None:
             self.anchor[node.results[0]] = chosen
         return Role.INLINE
+
+    def _read_by_calls(self, value: Value) -> bool:
+        """Whether somebody finds the value in memory who isn't a kernel."""
+        if value in self.graph.outputs:
+            return True
+        for node in self.readers.get(value, ()):
+            called = not multiplied_in_lanes(node, self.in_order) if node.op == "matmul" else node.op in LIBRARY
+            if called or node in self.decision.program:
+                return True
+        return False
 
     def _by_rows(self, node: Node) -> Role:
         role, lanes = self._inline(node), prod(node.operands[0].shape)
@@ -410,32 +416,6 @@ class Partition:
         return role
 
 
-def multiplied_in_lanes(node: Node, in_order: bool) -> bool:
-    """Whether a product of matrices isn't worth a library call: few multiplications, or on a CPU few for each of many
-    rows."""
-    left, right = node.operands
-    *batch, m, k = left.shape
-    return in_lanes(left, right) or (
-        in_order and prod(batch) == 1 and m >= MANY_MATRICES and small_factor(k, right.shape[-1])
-    )
-
-
-def small_factor(k: int, n: int) -> bool:
-    """Whether lanes multiply their rows by a whole factor of k rows and n columns."""
-    return k <= LONGEST_TREE and k * n <= SMALL_FACTOR
-
-
-def matrix_lanes(node: Node) -> int:
-    """Lanes that make a product, or a row of it, each; 0 where its elements have lanes of their own."""
-    *batch, m, k = node.operands[0].shape
-    n = node.operands[1].shape[-1]
-    if k > LONGEST_TREE or (m == 1 and n == 1):
-        return 0
-    if prod(batch) >= MANY_MATRICES and m * n <= MOST_TOGETHER:
-        return prod(batch)
-    return m if prod(batch) == 1 and m >= MANY_MATRICES and n <= MOST_TOGETHER else 0
-
-
 def use_counts(graph: Graph) -> dict[Value, int]:
     """How often each value is read, outputs included."""
     counts: dict[Value, int] = {}
@@ -457,19 +437,6 @@ def readers_of(graph: Graph) -> dict[Value, list[Node]]:
         for v in read:
             readers.setdefault(v, []).append(node)
     return readers
-
-
-def matmul_source(value: Value) -> tuple[Value, bool]:
-    """The operand of a product, in memory of the same order: a transposition of its last two dims is left to the
-    library, which doesn't look at shapes."""
-    node, turned = value.node, False
-    if node is not None and node.op == "transpose":
-        rank = len(value.shape)
-        if node.attrs["perm"] == (*range(rank - 2), rank - 1, rank - 2):
-            value, turned = node.operands[0], True
-    while value.node is not None and value.node.op == "reshape":
-        value = value.node.operands[0]
-    return value, turned
 
 
 def _reduced_lanes(node: Node, lanes: int) -> int:

@@ -13,19 +13,19 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.nodes import Node, Value
 
 LONGEST: Final = 16  # elements of a row
 MANY_ROWS: Final = 1 << 8  # fewer are chosen where they are read, which saves a launch
 
 
-def made_by_rows(node: Node, graph: Graph, readers: Mapping[Value, Sequence[Node]]) -> bool:
-    """Whether a concat is such rows, and stored anyway or read by what goes on row by row."""
+def made_by_rows(node: Node, stored: bool, readers: Mapping[Value, Sequence[Node]]) -> bool:
+    """Whether a concat is such rows, and `stored` anyway or read by what goes on row by row."""
     rows, pieces, whole = prod(node.operands[0].shape), len(node.operands), node.results[0]
     last = len(whole.shape) - 1
     if node.attrs["axis"] != last or not 1 < pieces <= LONGEST or any(v.shape[last] != 1 for v in node.operands):
         return False
-    if whole in graph.outputs:
+    if stored:
         return True
     return rows >= MANY_ROWS and all(_goes_on(reader, whole, rows, readers) for reader in readers.get(whole, ()))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
@@ -17,6 +18,10 @@ from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.types import DType, float32, float64, sum_dtype
 
 SMALL_PRODUCT: Final = 512  # multiplications of a matrix product that isn't worth a call
+MANY_MATRICES: Final = 1 << 12
+LONGEST_TREE: Final = 16  # terms of an element whose code is straight
+SMALL_FACTOR: Final = 128  # elements, which lanes read at the same time
+MOST_TOGETHER: Final = 16  # elements that a lane makes
 
 
 def in_lanes(left: Value, right: Value) -> bool:
@@ -27,6 +32,45 @@ def in_lanes(left: Value, right: Value) -> bool:
 def called(dtype: DType, rows: int, terms: int, columns: int) -> bool:
     """Whether a product of that dtype and so many rows, terms and columns is a call."""
     return sum_dtype(dtype) in (float32, float64) and rows * terms * columns > SMALL_PRODUCT
+
+
+def multiplied_in_lanes(node: Node, in_order: bool) -> bool:
+    """Whether a product of matrices isn't worth a library call: few multiplications, or on a CPU few for each of many
+    rows."""
+    left, right = node.operands
+    *batch, m, k = left.shape
+    return in_lanes(left, right) or (
+        in_order and prod(batch) == 1 and m >= MANY_MATRICES and small_factor(k, right.shape[-1])
+    )
+
+
+def small_factor(k: int, n: int) -> bool:
+    """Whether lanes multiply their rows by a whole factor of k rows and n columns."""
+    return k <= LONGEST_TREE and k * n <= SMALL_FACTOR
+
+
+def matrix_lanes(node: Node) -> int:
+    """Lanes that make a product, or a row of it, each; 0 where its elements have lanes of their own."""
+    *batch, m, k = node.operands[0].shape
+    n = node.operands[1].shape[-1]
+    if k > LONGEST_TREE or (m == 1 and n == 1):
+        return 0
+    if prod(batch) >= MANY_MATRICES and m * n <= MOST_TOGETHER:
+        return prod(batch)
+    return m if prod(batch) == 1 and m >= MANY_MATRICES and n <= MOST_TOGETHER else 0
+
+
+def matmul_source(value: Value) -> tuple[Value, bool]:
+    """The operand of a product, in memory of the same order: a transposition of its last two dims is left to the
+    library, which doesn't look at shapes."""
+    node, turned = value.node, False
+    if node is not None and node.op == "transpose":
+        rank = len(value.shape)
+        if node.attrs["perm"] == (*range(rank - 2), rank - 1, rank - 2):
+            value, turned = node.operands[0], True
+    while value.node is not None and value.node.op == "reshape":
+        value = value.node.operands[0]
+    return value, turned
 
 
 def rewrite_products(graph: Graph) -> Graph:

@@ -77,8 +77,7 @@ class CpuDevice:
 
     def adds_rows_alike(self, rows: int, terms: int, columns: int, dtype: DType) -> bool:
         await_scheduling()
-        from loopgrad.codegen.schedule.partition import small_factor  # late: it emits
-        from loopgrad.codegen.schedule.products import called  # late: as above
+        from loopgrad.codegen.schedule.products import called, small_factor  # late: it emits
 
         in_lanes = not called(dtype, rows, terms, columns) or small_factor(terms, columns)
         return not in_lanes and adds_alike(rows, columns)

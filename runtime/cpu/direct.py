@@ -381,7 +381,7 @@ class Planner:
     def _folded(self, node: Node, size: int) -> Planned:
         """A sum of floats, and the like."""
         await_scheduling()
-        from loopgrad.codegen.schedule.partition import multiplied_in_lanes  # late: as above
+        from loopgrad.codegen.schedule.products import multiplied_in_lanes  # late: as above
 
         operands, whole = node.operands, node.op == "matmul" and not multiplied_in_lanes(node, True)
         if self.bodies is not None or (not whole and any(prod(v.shape) > MOST_TERMS for v in operands)):
@@ -425,7 +425,7 @@ class Planner:
         if not self.prepared:
             raise NotPrepared
         await_scheduling()
-        from loopgrad.codegen.schedule.partition import matmul_source, multiplied_in_lanes  # late: as above
+        from loopgrad.codegen.schedule.products import matmul_source, multiplied_in_lanes  # late: as above
         from loopgrad.runtime.cpu.in_order import in_order, takes_loops, terms_in_order  # late: as above
 
         if node.op == "matmul" and not multiplied_in_lanes(node, True):

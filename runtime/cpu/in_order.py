@@ -18,7 +18,7 @@ import numpy as np
 from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
 from loopgrad.codegen.math.compensated import added, balanced, rounded
-from loopgrad.codegen.schedule.partition import multiplied_in_lanes
+from loopgrad.codegen.schedule.products import multiplied_in_lanes
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
 from loopgrad.graph.identities import identity, of_nothing

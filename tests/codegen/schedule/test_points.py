@@ -49,3 +49,13 @@ def test_lanes(function: Callable[..., Any], rows: int, lanes: list[int]) -> Non
     assert all(isinstance(step, LaunchStep) for step in program.steps)
     assert [int(np.prod(kernel.domain)) for kernel in program.kernels] == lanes
     np.testing.assert_allclose(np.asarray(function(lg, given)), function(np, x), rtol=1e-14, atol=1e-14)
+
+
+def test_what_a_product_reads_is_made_by_rows() -> None:
+    x = np.random.default_rng(1).normal(size=MANY_ROWS)
+    given = lg.asarray(x)
+    powers = lg.stack([given**k for k in range(3)], axis=1)
+    kernel, *_ = schedule(extract([(powers.T @ powers)._value], [given._value]), in_order=True).kernels
+    assert kernel.domain == (MANY_ROWS,)
+    expected = np.vander(x, 3, increasing=True)
+    np.testing.assert_allclose(np.asarray(powers.T @ powers), expected.T @ expected, rtol=1e-13)
