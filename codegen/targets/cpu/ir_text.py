@@ -47,6 +47,10 @@ class IrText:
         """The next multiple of a step."""
         return self.mul(self.let(f"udiv i64 {self.add(a, step - 1)}, {step}"), step)
 
+    def parts(self, a: Index, each: Index) -> str:
+        """How many parts of at most `each` there are."""
+        return self.let(f"udiv i64 {self.add(a, self.let(f'sub i64 {each}, 1'))}, {each}")
+
     def at(self, type: str, base: str, index: Index) -> str:
         return self.let(f"getelementptr {type}, ptr {base}, i64 {index}")
 

@@ -7,82 +7,109 @@ of the long matrix are multiplied by a number and added to a row of sums, four a
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from loopgrad.codegen.targets.cpu.ir_text import IrText
-from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, SHAPE
+from loopgrad.codegen.targets.cpu.ir_text import Index, IrText
+from loopgrad.codegen.targets.cpu.products.products_interface import DEEP, DEPTH, SHAPE
 
-ACCUMULATORS: Final = 4  # vectors of sums, or rows
+ACCUMULATORS: Final = 4  # vectors of sums
+TOGETHER: Final = 4  # rows
 
 
 class Narrow:
     """The functions for one type, `width` elements to a vector."""
 
     def __init__(self, scalar: str, bits: int, width: int) -> None:
-        self.scalar, self.width, self.suffix = scalar, width, f"f{bits}"
+        self.scalar, self.bytes, self.width, self.suffix = scalar, bits // 8, width, f"f{bits}"
         self.vector = f"<{width} x {scalar}>"
 
     def text(self) -> str:
-        return self.dot() + self.rows(ACCUMULATORS) + self.rows(1) + self.chunk()
+        each = [(rows, sums) for rows in (TOGETHER, 1) for sums in (TOGETHER, 1)]
+        rows = [self.rows(*numbers) for numbers in each]
+        return "".join([self.dots(TOGETHER), self.dots(1), *rows, self.chunk()])
 
     def fused(self, t: IrText, type: str, a: str, b: str, c: str) -> str:
         name = self.suffix if type == self.scalar else f"v{self.width}{self.suffix}"
         return t.let(f"call {type} @llvm.fmuladd.{name}({type} {a}, {type} {b}, {type} {c})")
 
-    def dot(self) -> str:
-        """The sum of the products of two vectors: ACCUMULATORS x width sums, added up in a tree, then the rest."""
+    def dots(self, number: int) -> str:
+        """Adds to numbers beside each other the sums of the products of that many rows with a vector: of each
+        ACCUMULATORS x width sums, added up in a tree, then the rest."""
         t, vector, scalar, step = IrText(), self.vector, self.scalar, ACCUMULATORS * self.width
-        sums = [t.variable(vector, "zeroinitializer") for _ in range(ACCUMULATORS)]
+        rows = [t.at(scalar, "%a", t.mul("%stride", r)) for r in range(number)]
+        sums = [[t.variable(vector, "zeroinitializer") for _ in range(ACCUMULATORS)] for _ in rows]
         whole = t.let(f"and i64 %count, {-step}")
-        with t.loop(whole, step) as p:
-            a, b = t.at(scalar, "%a", p), t.at(scalar, "%b", p)
-            for i, total in enumerate(sums):
-                new = self.fused(t, vector, t.load(vector, a, i), t.load(vector, b, i), t.load(vector, total))
-                t.put(f"store {vector} {new}, ptr {total}")
         rest = t.let(f"and i64 %count, {-self.width}")
-        with t.loop(rest, self.width, whole) as p:
-            x, y = (t.load(vector, t.at(scalar, name, p)) for name in ("%a", "%b"))
-            t.put(f"store {vector} {self.fused(t, vector, x, y, t.load(vector, sums[0]))}, ptr {sums[0]}")
-        parts = [t.load(vector, total) for total in sums]
-        while len(parts) > 1:
-            parts = [t.let(f"fadd {vector} {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
-        (total,), half = parts, self.width // 2
-        while half:
-            mask = ", ".join(f"i32 {i + half if i < half else i}" for i in range(self.width))
-            upper = t.let(f"shufflevector {vector} {total}, {vector} poison, <{self.width} x i32> <{mask}>")
-            total, half = t.let(f"fadd {vector} {total}, {upper}"), half // 2
-        sum_ = t.variable(scalar, t.let(f"extractelement {vector} {total}, i64 0"))
+        for start, stop, by, count in ((0, whole, step, ACCUMULATORS), (whole, rest, self.width, 1)):
+            with t.loop(stop, by, start) as p:
+                places = [t.at(scalar, row, p) for row in rows]
+                other = t.at(scalar, "%b", p)
+                for i in range(count):
+                    factor = t.load(vector, other, i)
+                    for place, held in zip(places, sums, strict=True):
+                        new = self.fused(t, vector, t.load(vector, place, i), factor, t.load(vector, held[i]))
+                        t.put(f"store {vector} {new}, ptr {held[i]}")
+        totals = []
+        for held in sums:
+            parts = [t.load(vector, total) for total in held]
+            while len(parts) > 1:
+                parts = [t.let(f"fadd {vector} {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
+            totals += parts
+        found = [t.variable(scalar, total) for total in self.across(t, totals)]
         with t.loop("%count", 1, rest) as p:
-            new = self.fused(t, scalar, t.load(scalar, t.at(scalar, "%a", p)), t.load(scalar, t.at(scalar, "%b", p)),
-                             t.load(scalar, sum_))  # fmt: skip
-            t.put(f"store {scalar} {new}, ptr {sum_}")
-        result = t.load(scalar, sum_)
-        t.put(f"ret {scalar} {result}")
-        return t.function(f"internal {scalar} @dot.{self.suffix}(ptr %a, ptr %b, i64 %count) noinline")
+            factor = t.load(scalar, t.at(scalar, "%b", p))
+            for row, total in zip(rows, found, strict=True):
+                new = self.fused(t, scalar, t.load(scalar, t.at(scalar, row, p)), factor, t.load(scalar, total))
+                t.put(f"store {scalar} {new}, ptr {total}")
+        for r, total in enumerate(found):
+            place = t.at(scalar, "%to", r)
+            new = t.let(f"fadd {scalar} {t.load(scalar, place)}, {t.load(scalar, total)}")
+            t.put(f"store {scalar} {new}, ptr {place}, align 1")
+        t.put("ret void")
+        arguments = "ptr %to, ptr %a, i64 %stride, ptr %b, i64 %count"
+        return t.function(f"internal void @dots{number}.{self.suffix}({arguments}) noinline")
 
-    def rows(self, number: int) -> str:
-        """`to` plus that many rows, each times its number."""
+    def across(self, t: IrText, vectors: Sequence[str]) -> Sequence[str]:
+        """The sum of each vector's lanes, halves onto halves; those of two vectors at once where there are more."""
+        held, length, absent = [(vector, 1) for vector in vectors], self.width, f"{self.vector} poison"
+        while length > 1:
+            half, folded = length // 2, []
+            for pair in zip(held[::2], [*held[1::2], None], strict=False):
+                given = [one for one in pair if one is not None]
+                starts = [q * self.width + i * length for q, (_, count) in enumerate(given) for i in range(count)]
+                parts = []
+                for side in (0, half):
+                    lanes = [start + side + i for start in starts for i in range(half)]
+                    mask = ", ".join([f"i32 {n}" for n in lanes] + ["i32 poison"] * (self.width - len(lanes)))
+                    both = f"{self.vector} {given[0][0]}, {f'{self.vector} {given[-1][0]}' if given[1:] else absent}"
+                    parts.append(t.let(f"shufflevector {both}, <{self.width} x i32> <{mask}>"))
+                folded.append((t.let(f"fadd {self.vector} {parts[0]}, {parts[1]}"), len(starts)))
+            held, length = folded, half
+        return [t.let(f"extractelement {self.vector} {v}, i64 {i}") for v, count in held for i in range(count)]
+
+    def rows(self, number: int, sums: int) -> str:
+        """So many rows of sums, each plus that many rows, each times a number."""
         t, scalar = IrText(), self.scalar
-        factors = [t.load(scalar, "%factors", q) for q in range(number)]
-        splats = []
-        for factor in factors:
-            one = t.let(f"insertelement {self.vector} poison, {scalar} {factor}, i64 0")
-            zeros = f"<{self.width} x i32> zeroinitializer"
-            splats.append(t.let(f"shufflevector {self.vector} {one}, {self.vector} poison, {zeros}"))
+        factors = [[t.load(scalar, t.at(scalar, "%factors", j * DEEP), q) for q in range(number)] for j in range(sums)]
+        splats = [[splat(t, self.scalar, self.width, x) for x in each] for each in factors]
         starts = [t.at(scalar, "%from", t.mul("%stride", q)) for q in range(number)]
+        held = [t.at(scalar, "%to", t.mul("%apart", j)) for j in range(sums)]
         whole = t.let(f"and i64 %count, {-self.width}")
         for type, step, stop, start, by in (
             (self.vector, self.width, whole, "0", splats), (scalar, 1, "%count", whole, factors),
         ):  # fmt: skip
             with t.loop(stop, step, start) as i:
-                place = t.at(scalar, "%to", i)
-                total = t.load(type, place)
-                for row, factor in zip(starts, by, strict=True):
-                    total = self.fused(t, type, factor, t.load(type, t.at(scalar, row, i)), total)
-                t.put(f"store {type} {total}, ptr {place}, align 1")
+                elements = [t.load(type, t.at(scalar, row, i)) for row in starts]
+                for row, each in zip(held, by, strict=True):
+                    place = t.at(scalar, row, i)
+                    total = t.load(type, place)
+                    for element, factor in zip(elements, each, strict=True):
+                        total = self.fused(t, type, factor, element, total)
+                    t.put(f"store {type} {total}, ptr {place}, align 1")
         t.put("ret void")
-        arguments = "ptr %to, ptr %from, i64 %stride, ptr %factors, i64 %count"
-        return t.function(f"internal void @rows{number}.{self.suffix}({arguments}) noinline")
+        arguments = "ptr %to, i64 %apart, ptr %from, i64 %stride, ptr %factors, i64 %count"
+        return t.function(f"internal void @rows{number}x{sums}.{self.suffix}({arguments}) noinline")
 
     def chunk(self) -> str:
         """A part of the long side of one product of a batch, as the pool calls it. Sums wait in the worker's heap."""
@@ -107,9 +134,10 @@ class Narrow:
         first = t.mul(tile, s["tile_m"])
         here = t.least(t.let(f"sub i64 {many}, {first}"), s["tile_m"])
         sums = t.load("ptr", "%worker")
-        packed = t.at(scalar, sums, t.mul(few, s["tile_m"]))
-        with t.loop(t.mul(few, s["tile_m"])) as i:
-            t.put(f"store {scalar} 0.0, ptr {t.at(scalar, sums, i)}")
+        room = t.mul(few, s["tile_m"])
+        parts = t.at(scalar, sums, room)
+        packed = t.at(scalar, parts, room)
+        self.cleared(t, sums, room)
         begin = t.at(scalar, long, t.mul(first, lane))
         with t.loop(s["k"], DEEP) as p0:
             depth = t.least(t.let(f"sub i64 {s['k']}, {p0}"), DEEP)
@@ -118,7 +146,7 @@ class Narrow:
                 place = t.at(scalar, packed, t.add(t.mul(j, DEEP), p))
                 t.put(f"store {scalar} {t.load(scalar, t.at(scalar, narrow, source))}, ptr {place}")
             source = t.at(scalar, begin, t.mul(p0, along))
-            self.part(t, source, (lane, along), (few, here, depth), (sums, packed, s["tile_m"]))
+            self.part(t, source, (lane, along), (few, here, depth), (sums, parts, packed, s["tile_m"]))
         with t.loop(few) as j, t.loop(here) as i:
             value = t.load(scalar, t.at(scalar, sums, t.add(t.mul(j, s["tile_m"]), i)))
             place = t.add(t.mul(t.add(first, i), out_lane), t.mul(j, out_narrow))
@@ -128,28 +156,53 @@ class Narrow:
             f"internal void @narrow.{self.suffix}(ptr %job, i64 %chunk, ptr %worker, ptr %control) noinline"
         )
 
+    def cleared(self, t: IrText, place: str, count: str) -> None:
+        t.let(f"call ptr @memset(ptr {place}, i32 0, i64 {t.mul(count, self.bytes)})")
+
     def part(
         self, t: IrText, source: str, strides: tuple[str, str], extents: tuple[str, str, str],
-        held: tuple[str, str, str],
+        held: tuple[str, str, str, str],
     ) -> None:  # fmt: skip
-        """Adds DEEP terms, or what is left of them, to every sum."""
-        scalar, (lane, along), (few, here, depth), (sums, packed, tile) = self.scalar, strides, extents, held
+        """Adds DEEP terms, or what is left of them, to every sum: rows DEPTH of them at a time."""
+        scalar, (lane, along), (few, here, depth), (sums, parts, packed, tile) = self.scalar, strides, extents, held
 
         def factors(j: str, p: str = "0") -> str:
             return t.at(scalar, packed, t.add(t.mul(j, DEEP), p))
 
         with t.first_of() as end:
-            with t.case(end, t.let(f"icmp eq i64 {along}, 1")), t.loop(here) as i:
-                row = t.at(scalar, source, t.mul(i, lane))
-                with t.loop(few) as j:
-                    new = t.let(f"call {scalar} @dot.{self.suffix}(ptr {row}, ptr {factors(j)}, i64 {depth})")
-                    place = t.at(scalar, sums, t.add(t.mul(j, tile), i))
-                    t.put(f"store {scalar} {t.let(f'fadd {scalar} {t.load(scalar, place)}, {new}')}, ptr {place}")
-            whole = t.let(f"and i64 {depth}, {-ACCUMULATORS}")
-            for number, start, stop in ((ACCUMULATORS, "0", whole), (1, whole, depth)):
-                with t.loop(stop, number, start) as p, t.loop(few) as j:
-                    rows, to = t.at(scalar, source, t.mul(p, along)), t.at(scalar, sums, t.mul(j, tile))
-                    t.put(
-                        f"call void @rows{number}.{self.suffix}(ptr {to}, ptr {rows}, i64 {along}, "
-                        f"ptr {factors(j, p)}, i64 {here})"
-                    )
+            with t.case(end, t.let(f"icmp eq i64 {along}, 1")):
+                for number, i in some(t, here):
+                    row = t.at(scalar, source, t.mul(i, lane))
+                    with t.loop(few) as j:
+                        place = t.at(scalar, sums, t.add(t.mul(j, tile), i))
+                        given = f"ptr {place}, ptr {row}, i64 {lane}, ptr {factors(j)}, i64 {depth}"
+                        t.put(f"call void @dots{number}.{self.suffix}({given})")
+            with t.loop(depth, DEPTH) as first:
+                last = t.least(t.add(first, DEPTH), depth)
+                self.cleared(t, parts, t.mul(few, tile))
+                for rows, p in some(t, last, first):
+                    from_ = t.at(scalar, source, t.mul(p, along))
+                    for number, j in some(t, few):
+                        to = t.at(scalar, parts, t.mul(j, tile))
+                        given = f"ptr {to}, i64 {tile}, ptr {from_}, i64 {along}, ptr {factors(j, p)}, i64 {here}"
+                        t.put(f"call void @rows{rows}x{number}.{self.suffix}({given})")
+                with t.loop(few) as j, t.loop(here) as i:
+                    place, part = (t.at(scalar, where, t.add(t.mul(j, tile), i)) for where in (sums, parts))
+                    total = t.let(f"fadd {scalar} {t.load(scalar, place)}, {t.load(scalar, part)}")
+                    t.put(f"store {scalar} {total}, ptr {place}, align 1")
+
+
+def some(t: IrText, stop: str, start: Index = 0) -> Iterator[tuple[int, str]]:
+    """TOGETHER of them at a time, then single ones: how many there are, and the first."""
+    count = t.let(f"sub i64 {stop}, {start}")
+    whole = t.add(start, t.let(f"and i64 {count}, {-TOGETHER}"))
+    for number, first, last in ((TOGETHER, start, whole), (1, whole, stop)):
+        with t.loop(last, number, first) as i:
+            yield number, i
+
+
+def splat(t: IrText, scalar: str, width: int, value: str) -> str:
+    """A vector of the value."""
+    one = t.let(f"insertelement <{width} x {scalar}> poison, {scalar} {value}, i64 0")
+    zeros = f"<{width} x i32> zeroinitializer"
+    return t.let(f"shufflevector <{width} x {scalar}> {one}, <{width} x {scalar}> poison, {zeros}")

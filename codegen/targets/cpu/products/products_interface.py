@@ -30,7 +30,7 @@ SHAPE: Final = {
         "group",  # tiles of a chunk: more than one where products are small
         "few_m", "few_n", "few_group",  # the same for few threads
         "narrow",  # 1 where narrow.py does it: most of a tile would be empty; tile_m is then along the longer side
-        "small",  # 1 where matrices are so small that packing them would take most of the time: small.py does it
+        "small",  # 1 where small.py does it, without packing: tile_m is rows of a part
     ))
 }  # fmt: skip
 
@@ -45,26 +45,50 @@ SHORT_WORK: Final = 1 << 21
 NARROW: Final = 8
 DEEP: Final = 8192  # DEPTH of narrow products
 NARROW_WORK: Final = 1 << 17
+FEW_ROWS: Final = 16  # which are multiplied by rows that are read as they lie
 SMALL: Final = 48  # rows, columns and terms of what is small, at most
+FEW_COLUMNS: Final = 16  # of what is small whatever the other extents are
+FEW_TERMS: Final = 32  # where they lie side by side
 NARROW_LANES: Final = (16, 512, 4096)  # the fewest of a part: where terms lie side by side, where not; the most
 
 
 def shape_words(step: MatmulStep) -> tuple[int, ...]:
     """The words of `SHAPE` for a step."""
     m, k, n = step.m, step.k, step.n
-    narrow, work = min(m, n) < NARROW, step.batch * m * k * n
+    small, work = _is_small(step), step.batch * m * k * n
+    narrow = not small and _is_narrow(step)
     left = (1, m) if step.transpose_left else (k, 1)
     right = (1, k) if step.transpose_right else (n, 1)
     if narrow:
         beside = right[0] if m < n else left[1]
         fewest, most = NARROW_LANES[int(beside != 1)], NARROW_LANES[2]
         many = few = ProductTile(max(fewest, min(most, NARROW_WORK // max(k, 1))), 1)
+    elif small:
+        rows = max(CHUNK_WORK // max(k * n, 1), 1)
+        many = few = ProductTile(_even(m, -(-rows // 8) * 8, 8), max(n, 1))
     else:
         many, few = (best_tile(step, threads) for threads in (4 * FEW_THREADS, FEW_THREADS))
     short = work < (NARROW_WORK if narrow else SHORT_WORK)
-    small = not narrow and max(m, k, n) <= SMALL and not step.transpose_right
     groups = [max(CHUNK_WORK // max(min(tile.m, m) * min(tile.n, n) * k, 1), 1) for tile in (many, few)]
     return step.batch, m, k, n, *left, *right, *many, int(short), groups[0], *few, groups[1], int(narrow), int(small)
+
+
+def _is_narrow(step: MatmulStep) -> bool:
+    """Whether packing would take most of the time: few rows or columns."""
+    return min(step.m, step.n) < NARROW or (step.m < FEW_ROWS and not step.transpose_right)
+
+
+def _is_small(step: MatmulStep) -> bool:
+    """Whether rows of `right` are a vector or few, and so few elements are sums that those stay in registers, or terms
+    so few that sums of vectors of them would be mostly ends."""
+    m, k, n = step.m, step.k, step.n
+    if step.transpose_right:
+        return False
+    if min(m, n) >= NARROW:
+        return n <= FEW_COLUMNS or max(m, k, n) <= SMALL
+    if not step.transpose_left and m > n:
+        return k <= FEW_TERMS
+    return min(m, n) > 1 and max(m, n) <= FEW_COLUMNS
 
 
 def adds_alike(rows: int, columns: int) -> bool:

@@ -58,7 +58,8 @@ class Products:
             declared += f"declare {type} @llvm.masked.load.v{count}{self.suffix}.p0(ptr, <{count} x i1>, {type})\n"
         packs = self.pack("left", self.rows) + self.pack("right", self.columns)
         narrow = Narrow(self.scalar, 8 * self.bytes, self.width)
-        small = Small(self.scalar, 8 * self.bytes, self.width, self.rows, JOB.index("group"))
+        words = JOB.index("across"), JOB.index("group")
+        small = Small(self.scalar, 8 * self.bytes, self.width, self.rows, *words)
         own = self.kernel() + packs + self.block() + self.tile() + self.chunk() + narrow.text() + small.text()
         many = self.product(EXPORTS[self.dtype], ("tile_m", "tile_n", "group"))
         return declared + own + many + self.product(EXPORTS_FOR_FEW[self.dtype], ("few_m", "few_n", "few_group"))
@@ -129,8 +130,8 @@ class Products:
         side = 8 if width % 8 == 0 and self.width >= 4 else 4 if width % 4 == 0 else 2
         type = f"<{side} x {self.scalar}>"
         blocks = t.let(f"and i64 %depth, {-side}")
-        with t.loop(blocks, side) as p:
-            for first in range(0, width, side):
+        for first in range(0, width, side):
+            with t.loop(blocks, side) as p:
                 lanes = [t.at(self.scalar, source, t.mul("%lane_stride", first + i)) for i in range(side)]
                 rows = [t.load(type, t.at(self.scalar, lane, p)) for lane in lanes]
                 for i, column in enumerate(_transposed(t, rows, type)):
@@ -243,10 +244,7 @@ class Products:
         with t.first_of() as end:
             with t.case(end, t.let(f"icmp eq i64 {t.mul(elements, s['k'])}, 0")):
                 t.let(f"call ptr @memset(ptr %out, i32 0, i64 {t.mul(elements, size)})")
-            down, across = (
-                t.let(f"udiv i64 {t.add(s[extent], t.let(f'sub i64 {tile}, 1'))}, {tile}")
-                for extent, tile in (("m", tile_m), ("n", tile_n))
-            )
+            down, across = t.parts(s["m"], tile_m), t.parts(s["n"], tile_n)
             depth = t.least(s["k"], DEPTH)
             high, wide = (
                 t.mul(t.up(t.least(s[extent], tile), step), depth)
@@ -259,17 +257,18 @@ class Products:
                 t.put(f"store {'ptr' if i < POINTERS else 'i64'} {value}, ptr {t.at('i64', job, i)}")
             room = t.add(packed, wide)
             with t.first_of() as run:
+                across_place = t.at("i64", job, JOB.index("across"))
                 with t.case(run, t.let(f"icmp ne i64 {s['narrow']}, 0")):
                     few, many = t.least(s["m"], s["n"]), t.let(f"call i64 @llvm.umax.i64(i64 {s['m']}, i64 {s['n']})")
-                    above = t.add(many, t.let(f"sub i64 {s['tile_m']}, 1"))
-                    parts = t.let(f"udiv i64 {above}, {s['tile_m']}")
-                    t.put(f"store i64 {parts}, ptr {t.at('i64', job, JOB.index('across'))}")
-                    self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, t.add(s["tile_m"], DEEP)), result)
+                    parts = t.parts(many, s["tile_m"])
+                    t.put(f"store i64 {parts}, ptr {across_place}")
+                    room_of_one = t.add(t.mul(s["tile_m"], 2), DEEP)  # sums, parts of them, and what is packed
+                    self.run(t, "narrow", job, t.mul(s["batch"], parts), t.mul(few, room_of_one), result)
                 with t.case(run, t.let(f"icmp ne i64 {s['small']}, 0")):
-                    above = t.add(s["batch"], t.let(f"sub i64 {group}, 1"))
-                    self.run(t, "small", job, t.let(f"udiv i64 {above}, {group}"), t.let("add i64 0, 0"), result)
-                above = t.add(t.mul(s["batch"], tiles), t.let(f"sub i64 {group}, 1"))
-                self.run(t, "chunk", job, t.let(f"udiv i64 {above}, {group}"), room, result)
+                    parts = t.parts(s["m"], s["tile_m"])
+                    t.put(f"store i64 {parts}, ptr {across_place}")
+                    self.run(t, "small", job, t.parts(t.mul(s["batch"], parts), group), t.let("add i64 0, 0"), result)
+                self.run(t, "chunk", job, t.parts(t.mul(s["batch"], tiles), group), room, result)
         status = t.load("i32", result, align=4)
         t.put(f"ret i32 {status}")
         arguments = "ptr %run, ptr %heap, ptr %left, ptr %right, ptr %out, ptr %shape"

@@ -32,6 +32,7 @@ SHAPES = [
     (2, 50, 2 * DEPTH + 3, 17), (5, 1, 40, 1), (1, 1, 300, 200), (1, 200, 300, 1), (40, 32, 32, 32),
     (40, 16, 16, 16), (7, 9, 31, 30), (3, 29, 8, 17), (2, 48, 37, 41),
     (3, 7, 79, 1100), (2, 1100, 66, 3), (1, 2, DEEP + 77, 5), (1, 7, 3, 7), (1, 5000, 9, 2),
+    (1, 5, DEPTH + 30, 14), (2, 600, DEPTH + 9, 13), (1, 11, 530, 2100), (1, 2100, 20, 5), (1, 1, 600, 6),
 ]  # fmt: skip
 EMPTY = [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0), (2, 3, 0, 5)]
 
@@ -123,6 +124,22 @@ def test_nor_do_parts_of_a_narrow_product(host: Native, flips: tuple[bool, bool]
         np.testing.assert_array_equal(host(left, right, flips, tile_m=part), usual)
     same = host(right.swapaxes(1, 2).copy(), left.swapaxes(1, 2).copy(), (not flips[1], not flips[0]))
     np.testing.assert_array_equal(same.swapaxes(1, 2), usual)
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 2 * DEPTH + 77, 12), (1, 12, DEPTH + 5, 600), (1, 3, DEPTH + 5, 600)])
+def test_what_is_not_packed_is_added_up_in_the_order_of_tiles(host: Native, shape: tuple[int, int, int, int]) -> None:
+    left, right = factors(*shape, "float32")
+    packed = host(left, right, (False, False), narrow=0, small=0, tile_m=48, tile_n=64)
+    for part in (8, 24, 128):
+        np.testing.assert_array_equal(host(left, right, (False, False), tile_m=part), packed)
+
+
+def test_sums_of_many_terms_are_sums_of_sums(host: Native) -> None:
+    terms = np.random.default_rng(3).random((1, 600, 1 << 14), "float32")
+    for rows, others in ((600, 2), (5, 5)):
+        left, right = terms[:, :rows], terms[:, :others].swapaxes(1, 2)
+        want = left.astype(np.float64) @ right.astype(np.float64)
+        np.testing.assert_allclose(host(left, right, (True, False)), want, rtol=5e-7)
 
 
 @pytest.mark.parametrize(
