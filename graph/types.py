@@ -177,6 +177,15 @@ def floating(value: Any) -> float:
     return value if isinstance(value, float) and not isinstance(value, np.floating) else float(value)
 
 
+def rounded(value: float, bits: int) -> float:
+    """A number rounded to a float of 32 or 64 bits; one of codegen.extents does so itself."""
+    own = None if type(value) is float else getattr(value, "rounded", None)
+    if own is not None:
+        return own(bits)  # type: ignore[no-any-return]
+    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity
+        return float(np.float32(value)) if bits == 32 else float(value)
+
+
 def power_of_two(value: float) -> bool:
     """Whether a number's size is a power of two; one of codegen.extents says so itself."""
     own = getattr(value, "power_of_two", None)

@@ -16,10 +16,10 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import frexp, prod
+from math import floor, frexp, prod
 from typing import Any, Final
 
-import numpy as np
+from loopgrad.graph.types import rounded
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]
 """A polynomial: atoms that are multiplied (each as often as its power) and how often they are added up, sorted."""
@@ -30,9 +30,7 @@ Operand = Terms | Constant
 
 def bits_of_double(value: float, bits: int) -> int:
     """Of the double that is equal to a number, rounded to a float of 32 or 64 bits."""
-    with np.errstate(over="ignore"):  # a number beyond the type's range is infinity, which struct refuses
-        exact = float(np.float32(value)) if bits == 32 else float(value)
-    return int.from_bytes(struct.pack("<d", exact), "little")
+    return int.from_bytes(struct.pack("<d", rounded(value, bits)), "little")
 
 
 OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -50,6 +48,8 @@ OPERATIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "mul": operator.mul,
     "truediv": operator.truediv,
     "double_bits": bits_of_double,
+    "rounded": rounded,
+    "floor": lambda value, _: floor(value),
     "power_of_two": lambda value, _: abs(frexp(value)[0]) == 0.5,
     "lt": operator.lt,
     "eq": operator.eq,

@@ -169,6 +169,14 @@ class Measure(SymbolicNumber):
         value = OPERATIONS["double_bits"](self.value, bits)
         return Extent(self.decisions, (((self.decisions.atom("double_bits", self.terms, bits),), 1),), value)
 
+    def __floor__(self) -> Any:
+        atom = self.decisions.atom("floor", self.terms)
+        return Extent(self.decisions, (((atom,), 1),), OPERATIONS["floor"](self.value, 0))
+
+    def rounded(self, bits: int) -> Any:
+        """As a float of so many bits."""
+        return self if bits == 64 else measured(self.decisions, "rounded", self, bits)
+
     def power_of_two(self) -> bool:
         """Whether its size is one."""
         outcome = OPERATIONS["power_of_two"](self.value, 0)
@@ -347,6 +355,15 @@ class Piece(str):
 
     def __int__(self) -> int:
         return int(self.extent)
+
+
+def representative(number: Any) -> Any:
+    """The number itself, for a choice that any program may make, and that size alone decides: the program holds for
+    numbers of as many bits."""
+    if type(number) is not Extent:
+        return number
+    number.bit_length().fixed()
+    return number.value
 
 
 def double_bits(value: Any, bits: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from loopgrad.codegen.extents.extent import representative
 from loopgrad.codegen.kernel.linear_index import Linear, linear
 from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.graph.primitives import REFERENCE
@@ -90,7 +91,8 @@ class _Footprint:
 
     def __init__(self, kernel: Kernel, ops: Sequence[KOp], loads: Sequence[KOp]) -> None:
         self.kernel, self.ops, self.loads = kernel, ops, loads
-        lanes, self.rank = prod(kernel.domain), len(kernel.domain)
+        self.domain = tuple(map(representative, kernel.domain))
+        lanes, self.rank = prod(self.domain), len(self.domain)
         self.starts = np.linspace(0, lanes - RUN, SAMPLES).astype(np.int64)
 
     def scattered(self) -> list[Read]:
@@ -111,8 +113,8 @@ class _Footprint:
 
     def _indices(self, order: Order) -> dict[KOp, Lanes]:
         """Of RUN lanes in that order, from each sample on."""
-        extents = [self.kernel.domain[d] for d in reversed(order)]
-        points = np.unravel_index(self.starts, self.kernel.domain)
+        extents = [self.domain[d] for d in reversed(order)]
+        points = np.unravel_index(self.starts, self.domain)
         first = np.ravel_multi_index([points[d] for d in reversed(order)], extents)
         numbers = np.minimum(first, prod(extents) - RUN)[:, None] + np.arange(RUN)
         along = np.unravel_index(numbers, extents)
@@ -120,7 +122,7 @@ class _Footprint:
 
     def _orders(self) -> dict[KOp, list[Order]]:
         """For each sample the dims by how far neighbours are apart in memory."""
-        domain = self.kernel.domain
+        domain = self.domain
         points = np.stack(np.unravel_index(self.starts, domain))  # [rank, samples]
         lanes = np.repeat(points[:, :, None], self.rank + 1, axis=2)
         for d in range(self.rank):
@@ -142,7 +144,7 @@ class _Footprint:
 
 def _result(op: KOp, operands: list[Any]) -> Any:
     if op.opcode == "const":
-        return op.results[0].dtype.np.type(op.attrs["value"])
+        return op.results[0].dtype.np.type(representative(op.attrs["value"]))
     attrs = {"dtype": op.results[0].dtype} if op.opcode == "cast" else op.attrs
     with np.errstate(all="ignore"):
         return REFERENCE[op.opcode](attrs, *operands)[0]

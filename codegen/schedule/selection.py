@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.types import integer
 
 MOST_PLACES: Final = 16
 SHORTEST: Final = 64  # elements of a row
@@ -74,4 +75,4 @@ def _chosen(node: Node, rows: Value) -> set[int] | None:
     place = node.operands[-1].node
     if place is None or place.op != "const":
         return None
-    return {min(max(int(place.attrs["value"]), 0), length - 1)}
+    return {min(max(integer(place.attrs["value"]), 0), length - 1)}

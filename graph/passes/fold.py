@@ -12,7 +12,9 @@ switch whose index is constant is replaced by its branch; a `for` of constant co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import floor
+from operator import add, eq, ge, gt, le, lt, mul, ne, neg, sub, truediv
 from typing import Any, Final
 
 import numpy as np
@@ -22,10 +24,14 @@ from loopgrad.graph.primitives import ELEMENTWISE, KEEPING_SPLATS, PRIMITIVES, R
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.rebuild import GraphBuilder, rebuild
 from loopgrad.graph.regions import Loop, Switch
-from loopgrad.graph.types import DType, TensorType
+from loopgrad.graph.types import DType, TensorType, bool_, float32, float64, int64, rounded
 
 LIMIT: Final = 64
 CONSTANTS: Final = ("const", "literal")
+PLAIN: Final = frozenset({int, float, bool, complex})
+ARITHMETIC: Final[Mapping[str, Callable[..., Any]]] = {"add": add, "sub": sub, "mul": mul, "neg": neg}
+DIVISION: Final[Mapping[str, Callable[..., Any]]] = {"div": truediv}  # of floats
+COMPARISONS: Final[Mapping[str, Callable[..., Any]]] = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
 
 
 def run(graph: Graph) -> Graph:
@@ -95,9 +101,34 @@ def _splat_of(node: Node, dtype: DType) -> Any:
     if node.op in KEEPING_SPLATS:
         assert node.operands[0].node is not None
         return node.operands[0].node.attrs["value"]
+    open_number = _by_arithmetic(node, dtype)
+    if open_number is not None:
+        return open_number
     scalars = [constant_array(_first(v)).reshape(-1)[:1] for v in node.operands]
     (array,) = REFERENCE[node.op](node.attrs, *scalars)
     return _python_scalar(array[0], dtype)
+
+
+def _by_arithmetic(node: Node, dtype: DType) -> Any:
+    """The result by Python's operators where they give the reference's, for numbers that aren't Python's own: those of
+    codegen.extents stay open so, which an array can't. None where that isn't so."""
+    numbers, given = [known_scalar(v) for v in node.operands], node.operands[-1].dtype
+    if PLAIN.issuperset(map(type, numbers)) or not {dtype, given} <= {bool_, int64, float32, float64}:
+        return None
+    match node.op:
+        case "select":
+            return numbers[1] if numbers[0] else numbers[2]
+        case "cast" if dtype.is_float:
+            return rounded(1.0 * numbers[0], dtype.bits)
+        case "floor" | "cast" if given.is_float and dtype is not bool_ and numbers[0] > 0:
+            return floor(numbers[0]) * (1.0 if dtype.is_float else 1)
+        case "min" | "max":
+            return numbers[COMPARISONS["gt" if node.op == "min" else "lt"](*numbers)]
+    operator = COMPARISONS.get(node.op) or (DIVISION if given.is_float else {}).get(node.op) or ARITHMETIC.get(node.op)
+    if operator is None:
+        return None
+    found = operator(*[rounded(x, given.bits) if given.is_float else x for x in numbers])
+    return rounded(found, dtype.bits) if dtype.is_float else found
 
 
 def _is_splat_constant(value: Value) -> bool:

@@ -57,13 +57,16 @@ def norm_of(norm: str, inverse: bool) -> Any:
 
 def factor_of(norm: str, n: int) -> float:
     """What the sums of a transform of n numbers are multiplied by."""
-    return {"none": 1.0, "ortho": 1.0 / sqrt(n), "full": 1.0 / n}[norm]
+    if norm == "none":
+        return 1.0
+    return 1.0 / n if norm == "full" else 1.0 / sqrt(n)
 
 
 def transform_length(op: str, attrs: Attrs, operand: TensorType) -> int:
     """How many numbers the transform of one row takes, as if all were there."""
     if op == "hermitian_dft":
-        return int(attrs["length"])
+        length: int = attrs["length"]
+        return length
     return operand.shape[-1] if op == "real_dft" else operand.shape[-2]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import floor, prod
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 from loopgrad.codegen.extents.conditions import conditions
 from loopgrad.codegen.extents.decisions import ExtentDecisions
-from loopgrad.codegen.extents.extent import Extent, Piece, double_bits, integer_of
+from loopgrad.codegen.extents.extent import Extent, Piece, double_bits, integer_of, representative
 from loopgrad.codegen.extents.template import Templates
 from loopgrad.codegen.extents.variables import variables
 from loopgrad.codegen.targets.cpu.open_numbers import numbered
@@ -19,7 +19,7 @@ from loopgrad.codegen.targets.cpu.open_program import OpenCode, _table
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.skeleton import outlined, with_integers
-from loopgrad.graph.types import TensorType, float64, floating, power_of_two, scalar_text
+from loopgrad.graph.types import TensorType, float64, floating, power_of_two, rounded, scalar_text
 
 NUMBERS = (0, 1, 2, 3, 7, 8, 31, 32, 33, 64, 100, 255, 256, 257, 1000, 4096, 65535, 65536, 65537)
 
@@ -63,7 +63,19 @@ def floats(n: int, m: int) -> Any:
     return kind, double_bits(x, 64), double_bits(x / 3.0, 32), f"0x{double_bits(floating(x), 32):016X}"
 
 
-@pytest.mark.parametrize("function", [chunks, offsets, costs, tables, written, floats])
+def quantiles(n: int, m: int) -> Any:
+    """As constants are folded."""
+    place = rounded(0.3 * rounded(1.0 * n - 1.0, 32), 32)
+    below = floor(place) if place > 0 else 0
+    return below, below + 1 < m, double_bits(rounded(place - rounded(1.0 * below, 32), 32), 32)
+
+
+def sampled(n: int, m: int) -> Any:
+    """By how many bits it has."""
+    return representative(n) < 1 << n.bit_length(), n + m
+
+
+@pytest.mark.parametrize("function", [chunks, offsets, costs, tables, written, floats, quantiles, sampled])
 def test_filled_in_is_computed(function: Callable[[int, int], Any]) -> None:
     """For each pair of numbers for which what was recorded of another pair holds."""
     rng = np.random.default_rng(3)

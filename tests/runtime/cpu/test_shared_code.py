@@ -122,6 +122,27 @@ def test_matrix_products_of_new_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == device.run(lg.value_and_grad(function), x, share=False)[0]
 
 
+@pytest.mark.parametrize(
+    ("function", "lengths"),
+    [
+        (lg.grad(lambda x: lg.mean(lg.sin(x) ** 2)), (601, 613, 637, 661)),
+        (lg.median, (601, 613, 637, 661)),
+        (lambda x: lg.percentile(x, 30), (605, 615, 625, 655)),
+        (lambda x: lg.abs(lg.fft.rfft(x)), (1_001, 1_013, 1_037, 1_061)),
+        (lambda x: x.reshape(-1, 60).T + 1, (60_780, 61_020, 61_140, 61_260)),
+    ],
+    ids=["mean", "median", "percentile", "spectrum", "transposition"],
+)
+def test_other_lengths_are_filled_in(function: Function, lengths: tuple[int, ...], monkeypatch: Any) -> None:
+    device, scheduled, x = Watched(monkeypatch), [], np.random.default_rng(5).normal(size=max(lengths))
+    note = device.extents.scheduled
+    monkeypatch.setattr(device.extents, "scheduled", lambda *given: (scheduled.append(length), note(*given)))
+    for length in lengths:
+        found, _ = device.run(lambda x: (function(x),), x[:length].astype(np.float32), share=True)
+    assert scheduled == [*lengths[:2]]
+    assert found == device.run(lambda x: (function(x),), x[:length].astype(np.float32), share=False)[0]
+
+
 def test_explain_says_that_code_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     Watched(monkeypatch)
     function = lg.compile(lg.grad(lambda x: lg.sum(cube_roots(x))))
