@@ -39,6 +39,7 @@ FULL = 8  # times the lanes in flight, of which the last may be few
 TARGET_COST = 1 << 20  # abstract cost of one chunk, about 20 microseconds
 COPY_BYTES = 32 << 20
 SMALL_TARGET = 4096
+SHARE = 4  # lanes for each element of a private copy
 SHORTEST_ROW = 64  # of sums that have an order of their own
 SETTLED = 8192  # lanes of a kernel whose sums have an order of their own
 LINE = 256  # bytes that come from memory together: a line and those that are fetched ahead
@@ -267,8 +268,7 @@ def settled_layout(kernel: Kernel, machine: Machine, copies: tuple[int, ...] | N
     row, rows = prod(lane), prod(outer)
     chunk = chunk_lanes(cost(kernel.body), rows * row, width * groups, None)
     if copies:
-        limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
-        chunk = max(chunk, -(-rows * row // limit))
+        chunk = max(chunk, -(-rows * row // most_copies(kernel, copies, rows * row)))
     rows_per_chunk = max(chunk // max(row, 1), 1)
     chunks = -(-rows // rows_per_chunk) if rows * row else 0
     return LaneLayout(
@@ -320,6 +320,14 @@ def copied_params(kernel: Kernel, shared: list[tuple[int, str]], lanes: int) -> 
     if any(kernel.params[p].size > max(SMALL_TARGET, lanes // 64) for p in params):
         return None
     return params if copies_bytes(kernel, params) * 8 <= COPY_BYTES else None
+
+
+def most_copies(kernel: Kernel, params: tuple[int, ...], lanes: int) -> int:
+    """How many chunks have copies of these parameters: few enough for memory, and for adding up copies, whose elements
+    are SHARE times fewer than lanes."""
+    elements = sum([kernel.params[p].size for p in params])
+    fewest = COPY_BYTES // max(copies_bytes(kernel, params), 1), lanes // max(SHARE * elements, 1)
+    return max(min(64, *fewest), 1)
 
 
 def copies_bytes(kernel: Kernel, params: tuple[int, ...]) -> int:
@@ -447,8 +455,7 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     copies = copied_params(kernel, shared, total) if shared else ()
     chunk = chunk_lanes(cost(kernel.body) * max(prod(inner), 1), rows * row, flight, tile)
     if copies:
-        limit = max(min(64, COPY_BYTES // max(copies_bytes(kernel, copies), 1)), 1)
-        chunk = max(chunk, round_up(max(rows * row // limit, 1), tile or flight))
+        chunk = max(chunk, round_up(max(rows * row // most_copies(kernel, copies, rows * row), 1), tile or flight))
     if kernel.running is not None:
         chunk = round_up(STRETCH, flight) if in_stretches(kernel, kernel.running) else max(chunk, row)
     if extent is not None:

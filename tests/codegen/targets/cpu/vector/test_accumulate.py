@@ -28,7 +28,7 @@ def inputs(size, target, dtype=np.float32):
 @pytest.mark.in_turns
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max", "set"])
 @pytest.mark.parametrize("size", [1, 50, 20000])
-@pytest.mark.parametrize("target", [1, 5, 40000])
+@pytest.mark.parametrize("target", [1, 5, 43, 40000])
 def test_shared_elements(kind, size, target):
     start = np.ones(target, np.float32)
     kernel = scatter(size, target, kind)
@@ -40,6 +40,12 @@ def test_copies_are_used_for_small_targets_and_order_for_large_ones():
     assert not CompiledKernel(scatter(20000, 5, "add")).interface.serial
     assert CompiledKernel(scatter(20000, 40000, "add")).interface.serial
     assert CompiledKernel(scatter(20000, 5, "set")).interface.serial
+
+
+def test_adding_up_copies_is_less_than_what_lanes_do():
+    chunks = [CompiledKernel(scatter(1 << 16, target, "add")).interface.chunks for target in (16, 1 << 11, 1 << 12)]
+    assert chunks == [chunks[0], 8, 4]
+    assert chunks[0] > 8
 
 
 def test_float_sums_do_not_depend_on_chunk_order():
