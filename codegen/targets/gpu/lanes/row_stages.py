@@ -288,7 +288,7 @@ def suits(kernel: Kernel) -> bool:
 
 
 class _WithRows(Rebuilder):
-    """The kernel of one dim, over rows and columns."""
+    """The kernel of one dim, over rows and columns. What it reduces is all lanes."""
 
     def __init__(self, kernel: Kernel, rows: int, length: int) -> None:
         super().__init__(kernel)
@@ -302,7 +302,8 @@ class _WithRows(Rebuilder):
         self.out += [size, start, lane]
         self.body(self.kernel.body)
         body = Block((row, column), self.out)
-        return replace(self.kernel, domain=(self.rows, self.length), body=body, order_key=None)
+        whole = tuple([replace(r, rank=2) for r in self.kernel.reductions])
+        return replace(self.kernel, domain=(self.rows, self.length), body=body, reductions=whole, order_key=None)
 
 
 def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
