@@ -165,6 +165,18 @@ def test_read_only_views_follow_their_base() -> None:
             view += 1
 
 
+def test_a_diagonal_is_differentiated_without_a_table() -> None:
+    a, w = np.arange(24.0).reshape(2, 3, 4), np.arange(1.0, 5)
+    for offset in (-4, -2, 0, 1, 3):
+        count = len(np.diagonal(a[0], offset))
+        slope = lg.grad(lambda x, k=offset, n=count: lg.sum(lg.diagonal(x, k, 1, 2) * w[:n]))
+        want = np.zeros_like(a)
+        for d in range(count):
+            want[:, d - min(offset, 0), d + max(offset, 0)] = w[d]
+        check(slope(lg.asarray(a)), want)
+    assert "scatter" not in lg.compile(slope).text("graph", lg.asarray(a))
+
+
 def test_diagonals_can_be_written_to_through_einsum() -> None:
     x, a = lg.asarray(A[:, :3]), A[:, :3].copy()
     lg.einsum("ii->i", x)[...] = 5.0
