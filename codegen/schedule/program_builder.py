@@ -12,7 +12,7 @@ from loopgrad.codegen.options import LANE_BYTES, Options, OwnProducts
 from loopgrad.codegen.program import ProgramStack, Residual
 from loopgrad.codegen.schedule.deep_products import own_slices, slices_beside_library
 from loopgrad.codegen.schedule.residuals import residual
-from loopgrad.codegen.schedule.shared_terms import is_narrow, outpaces_library
+from loopgrad.codegen.schedule.shared_terms import has_few_terms, is_narrow, outpaces_library
 from loopgrad.codegen.schedule.sharing import KnownKernels
 from loopgrad.graph.nodes import Graph, Node
 from loopgrad.graph.types import TensorType
@@ -77,9 +77,10 @@ class ProgramBuilder:
 
     def sums_products(self, straight: bool) -> Callable[[Node], bool]:
         """Which products of a block lanes of the target add up."""
-        if self.multiplies(straight):
-            return is_narrow
-        return outpaces_library if self.own_products is OwnProducts.IN_LOOPS else lambda _: False
+        if self.own_products is OwnProducts.NONE:
+            return lambda _: False
+        narrow = is_narrow if self.multiplies(straight) else outpaces_library
+        return lambda node: has_few_terms(node) or narrow(node)
 
     def slices_products(self, straight: bool) -> Callable[[Node], int]:
         """In how many slices kernels of our own make a product of a block; 0: as a whole, or by a library."""

@@ -1,10 +1,12 @@
-"""Products of a matrix and few rows or columns, as sums that many lanes share.
+"""Products of a matrix and few rows or columns, as sums that many lanes share, and of few terms, as a lane's.
 
 matmul((m, k), (k, n)), m or n small   ->  sum over k of products (m, n, k), or (k, m, n) where the matrix lies so
+matmul((m, k), (k, n)), k small        ->  the same, which lanes of what goes on with an element compute
 
 Such a product reads the matrix once, so it takes as long as reading does. Tiles have no use for it, and a lane for
 each element would leave most of a device idle and read across the rows; reductions are shared out along the terms and
-read what lies side by side. The order of the terms in memory is that of the larger operand.
+read what lies side by side. The order of the terms in memory is that of the larger operand. Where there are few terms,
+nothing is shared out: it takes as long as the results are written, unless what follows keeps only its own.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
-from loopgrad.codegen.schedule.products import made_otherwise, turns
+from loopgrad.codegen.schedule.products import in_lanes, made_otherwise, turns
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import float32, float64
@@ -34,6 +36,13 @@ def as_sums(graph: Graph, which: Callable[[Node], bool]) -> Graph:
     return made_otherwise(graph, which, _summed)
 
 
+def has_few_terms(node: Node) -> bool:
+    """Whether an element is a sum of so few terms that who reads it computes it."""
+    if node.op != "matmul" or {v.dtype for v in (*node.operands, *node.results)} not in ({float32}, {float64}):
+        return False
+    return node.operands[0].shape[-1] < NARROW and not in_lanes(*node.operands)
+
+
 def is_narrow(node: Node) -> bool:
     """Whether it is a product with few rows or columns, and many terms."""
     if node.op != "matmul" or {v.dtype for v in (*node.operands, *node.results)} not in ({float32}, {float64}):
@@ -46,13 +55,13 @@ def is_narrow(node: Node) -> bool:
 def outpaces_library(node: Node) -> bool:
     """Whether sums take less time than a library's product: float32 of a matrix whose rows lie beside each other, and a
     vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of few rows, columns and very many terms
-    (2 x 2^20 x 2 takes 39, by cuBLAS 114)."""
+    (2 x 2^20 x 2 takes 39, by cuBLAS 114), which lanes read once, whichever way these lie."""
     if not is_narrow(node) or node.results[0].dtype is not float32 or prod(node.results[0].shape[:-2]) > 1:
         return False
     m, n = node.results[0].shape[-2:]
     k = node.operands[0].shape[-1]
     vector = min(m, n) == 1 and m * n * k >= LARGE
-    return _order(node).endswith("k") and (vector or (m * n <= FEW_RESULTS and k >= VERY_LONG))
+    return (vector and _order(node).endswith("k")) or (m * n <= FEW_RESULTS and k >= VERY_LONG)
 
 
 def _summed(node: Node, builder: GraphBuilder) -> Value:

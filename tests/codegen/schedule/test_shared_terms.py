@@ -7,7 +7,7 @@ from loopgrad.codegen.interpret_program import interpret_program
 from loopgrad.codegen.options import OwnProducts
 from loopgrad.codegen.program import LaunchStep, MatmulStep
 from loopgrad.codegen.schedule import schedule
-from loopgrad.codegen.schedule.shared_terms import as_sums, is_narrow, outpaces_library
+from loopgrad.codegen.schedule.shared_terms import as_sums, has_few_terms, is_narrow, outpaces_library
 from loopgrad.codegen.steps import all_steps
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
@@ -112,6 +112,8 @@ def test_each_term_has_a_lane():
         (((), 1, 8192, 8192), False),
         (((), 1024, 1024, 1), False),
         (((), 2, 1 << 20, 2), True),
+        (((), 4, 1 << 20, 4, True), True),  # lanes read rows of either, once
+        (((), 5, 1 << 20, 4, True), False),
         (((), 7, 1 << 20, 7), False),
         (((8,), 8192, 8192, 1), False),
         (((), 8192, 8192, 1, False, False, float64), False),
@@ -124,3 +126,23 @@ def test_which_outpace_a_library(case, summed):
     assert [outpaces_library(node) for node in graph.nodes if node.op == "matmul"] == [summed]
     assert bool(products(schedule(graph, own_products=OwnProducts.IN_LOOPS))) != summed
     assert products(schedule(graph, own_products=OwnProducts.NONE))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "few"),
+    [((4000, 3, 3), float32, True), ((4000, 7, 4000), float64, True), ((2, 3, 4), float32, False),  # lanes' anyway
+     ((4000, 8, 4), float32, False), ((4000, 3, 3), float16, False)],
+)  # fmt: skip
+def test_few_terms_are_added_up_by_who_reads_the_product(shape, dtype, few):
+    m, k, n = shape
+
+    def program(x, y, b):
+        return [ops.add(ops.matmul(x, y), ops.broadcast(b, (m, n), (1,)))]
+
+    graph = trace(program, [TensorType(s, dtype) for s in ((m, k), (k, n), (n,))])[0]
+    assert [has_few_terms(node) for node in graph.nodes if node.op == "matmul"] == [few]
+    if few:
+        for own in (OwnProducts.IN_LOOPS, OwnProducts.ALL):
+            (step,) = schedule(graph, own_products=own).steps
+            assert isinstance(step, LaunchStep)
+        assert products(schedule(graph, own_products=OwnProducts.NONE))
