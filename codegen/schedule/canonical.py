@@ -5,6 +5,7 @@ sum of 16-bit floats                    ->  of float32, rounded once; so with pr
 products of parts of complex matrices   ->  one product of pairs, or sums, on GPUs (`complex_products`)
 a value without elements                ->  const
 convolution                             ->  product of matrices, or sum of products (`convolutions`)
+products, reductions of what is transposed -> in the order of memory, on GPUs (`memory_order`)
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (k, n, m) over n, m small     ->  m reductions of rows, side by side
@@ -33,6 +34,7 @@ from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution, rewrite_window_products
 from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
+from loopgrad.codegen.schedule.memory_order import in_memory_order
 from loopgrad.codegen.schedule.narrow_products import narrow_products
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
@@ -112,7 +114,7 @@ def rewrite_block(
     stay. `in_order`: lanes that meet in an element come one after the other, in their order; `wide_products`: products
     of matrices don't read 16-bit floats."""
     if not in_order:
-        graph = rewrite_row_sums(rewrite_scatter_bases(graph), options)
+        graph = rewrite_row_sums(rewrite_scatter_bases(in_memory_order(graph)), options)
     graph = rewrite_sorts(graph, counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
 
