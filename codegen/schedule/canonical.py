@@ -4,7 +4,8 @@ sum of 16-bit floats                    ->  of float32, rounded once; so with pr
                                             doesn't multiply such factors (`wide_products`)
 products of parts of complex matrices   ->  one product of pairs, or sums, on GPUs (`complex_products`)
 a value without elements                ->  const
-convolution                             ->  product of matrices, or sum of products (`convolutions`)
+convolution                             ->  product of matrices, or sum of products (`convolutions`), of zeros between
+                                            elements several without (`spread_convolutions`)
 products, reductions of what is transposed -> in the order of memory, on GPUs (`memory_order`)
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
@@ -40,6 +41,7 @@ from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
 from loopgrad.codegen.schedule.scatter_bases import rewrite_scatter_bases
 from loopgrad.codegen.schedule.sorts import rewrite_sorts
+from loopgrad.codegen.schedule.spread_convolutions import rewrite_spread_convolutions
 from loopgrad.codegen.schedule.transforms import rewrite_transforms
 from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.identities import of_nothing
@@ -89,6 +91,7 @@ def prepare(
         graph = through_pipeline(rewrite_routines(graph, library, precision))
     scanned = rewrite_scans(graph, library)
     graph = graph if scanned is graph else through_pipeline(scanned)
+    graph = rewrite_spread_convolutions(graph)
     if "window_products" in library:
         graph = rewrite_window_products(graph, precision, OF_CHANNELS in library)
     graph = graph if wide_products else rewrite_complex_products(graph)

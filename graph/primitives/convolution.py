@@ -8,7 +8,8 @@ conv    (x, kernel) attrs strides, low, high, spread, dilation (one integer per 
 
         Between the elements of x lie spread - 1 zeros, before and behind them `low` and `high` zeros; where these are
         negative, elements are left out. `absent`: nothing lies there, and no product is made of it, whatever the
-        kernel's element is.
+        kernel's element is; else whether one is made of the zeros between elements isn't said, where the kernel's
+        element isn't finite.
 
 Every derivative of a convolution is a convolution of this form.
 """
