@@ -50,8 +50,12 @@ def guard_cell(e: Emitter, number: int, side: int) -> Val:
 
 
 def counted(e: Emitter, count: Val, body: Callable[[Val], None]) -> None:
-    """body(k) for k in [0, count)."""
+    """body(k) for k in [0, count). Of one trip no loop is made: compilers would take out of it what is rare there,
+    since it doesn't change from trip to trip (two powers take 1.5 times as long on an H200)."""
     b = e.b
+    if b.is_constant(count) and count.id == b.const(count.type, 1).id:
+        body(b.const(count.type, 0))
+        return
     k = b.local(count.type)
     b.set(k, b.const(count.type, 0))
 

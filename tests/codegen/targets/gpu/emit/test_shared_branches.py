@@ -35,3 +35,10 @@ def test_every_recipe_is_made_for_several_lanes(name):
     family = next(row for row in (UNARY, BINARY) if name in row)
     text = ptx(getattr(ops, name), 1 << 24, 1 if family is UNARY else 2)
     assert re.search(r"\.v[24]\.b32", text) or PRIMITIVES[name].weight >= ONE_BY_ONE
+
+
+def test_what_is_rare_stays_behind_its_branch():
+    """Of two powers, whose rare ways have something in common."""
+    text = ptx(lambda x: ops.add(*[ops.pow(x, ops.full(y, x.type)) for y in (0.7, 2.5)]), 1 << 24, 1)
+    subnormal = text.index("0f4B800000")  # 2**24, which makes such numbers normal
+    assert "bra" in text[text.index("ld.global.nc.v4.b32") : subnormal]
