@@ -31,6 +31,7 @@ from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, Emitter,
 from loopgrad.codegen.targets.gpu.interface import NO_MATRICES, SubgroupShapes
 from loopgrad.codegen.targets.gpu.lanes.analysis import doubles, straight, weight
 from loopgrad.codegen.targets.gpu.lanes.boxes import Boxes
+from loopgrad.codegen.targets.gpu.lanes.interleaved import writes_ragged_rows
 from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
@@ -44,6 +45,7 @@ TILES_OF_ROW: Final = 8  # where tiles are of one row each, at least: the last o
 MOST_UNROLLED: Final = 8  # lanes that an invocation runs at once, and what they may weigh together
 UNROLLED_WEIGHT: Final = 450
 DOUBLE_WEIGHT: Final = 444  # with floats of 64 bits, which take two registers
+IN_ROWS: Final = 1800  # together, where that makes vectors of the rows that they write
 STREAMED: Final = 16  # bytes of an array that an invocation reads at once, but of FEWEST_STREAMED lanes
 FEWEST_STREAMED: Final = 4
 SORTED_LANES: Final = 8  # lanes of a sorted tile per invocation, where that leaves memory for workgroups beside it
@@ -234,6 +236,8 @@ def most_streamed(kernel: Kernel) -> int:
     many = max(FEWEST_STREAMED, STREAMED // widest)
     if straight(kernel) and overlapping(kernel, FEWEST_STREAMED):
         return power_below(max(min(many, TOGETHER // weight(kernel)), 1))
+    if straight(kernel) and FEWEST_STREAMED * weight(kernel) <= IN_ROWS and writes_ragged_rows(kernel, FEWEST_STREAMED):
+        return FEWEST_STREAMED
     return min(most_unrolled(kernel), many)
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from loopgrad.codegen.targets.gpu.lanes import plan
 from loopgrad.codegen.targets.gpu.lanes.interleaved import interleaved
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, streamed_tiles
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType, float32, float64, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check
@@ -51,6 +53,18 @@ def test_what_is_read_and_written_has_none():
     for place in places:
         build.store(x, place, build.one("neg", (build.load(x, place),)))
     assert interleaved(build.kernel(), 1) == []
+
+
+@pytest.mark.parametrize(("stride", "side"), [(2, 2), (3, 4), (4, 1), (8, 4), (9, 4)])
+def test_lanes_whose_rows_are_vectors_stay_apart(stride, side):
+    assert lanes_side_by_side(points(64, stride), 4) == side
+
+
+@pytest.mark.parametrize(("stride", "lanes_at_once"), [(9, 4), (4, 1)])
+def test_heavy_lanes_that_write_ragged_rows_run_together(monkeypatch, stride, lanes_at_once):
+    monkeypatch.setattr(plan, "weight", lambda _: plan.UNROLLED_WEIGHT)
+    tiles = streamed_tiles(points(1 << 20, stride), Geometry())
+    assert (1 if tiles is None else tiles.unrolled) == lanes_at_once
 
 
 @pytest.mark.parametrize(("stride", "lanes"), [(2, 2050), (3, 2048), (3, 300), (4, 300), (5, 2048), (8, 2048)])
