@@ -1,8 +1,9 @@
 """Division of our own, rounded to nearest like IEEE's, from an approximate reciprocal.
 
 The quotient is corrected by its exact remainder (Markstein 1990), which needs the reciprocal rounded to nearest: one
-step of Newton's makes that of the approximation. Where it could leave the range of normal numbers, a branch that is
-rarely taken computes in f64; of f64 by LLVM's division, whose usual way is the same, but not for several at once.
+step of Newton's makes that of the approximation, and that of a constant is one. Where the quotient could leave the
+range of normal numbers, a branch that is rarely taken computes in f64; of f64 by LLVM's division, whose usual way is
+the same, but not for several at once.
 """
 
 from __future__ import annotations
@@ -12,12 +13,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
+import numpy as np
+
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.llvm_gpu.assembler import LlvmAssembler
+from loopgrad.codegen.targets.llvm_gpu.spelling import number_in
 
 # Bounds of numbers, of f64 of their upper halves as f32: these compare alike, and are no number from 2**1017 on
 LEAST_DIVIDEND: Final = {"f32": 2.0**-100, "f64": 1.875 * 2.0**-120}  # (2**-960) of those whose remainder is exact
 SMALLEST: Final = {"f32": 2.0**-125, "f64": 3 * 2.0**-129}  # (2**-1020) quotient that all normal numbers led to
+MODERATE: Final = 2.0**60  # constant divisors up to it, and down to its inverse, can't lead out of the range
+SMALLEST_BY: Final = {"f32": 2.0**-99, "f64": 2.0**-959}  # quotient by 1 whose remainder is exact
+NUMBERS: Final = {"f32": np.float32, "f64": np.float64}
+
+
+def moderate(y: Val) -> float | None:
+    """A constant divisor that is neither very large nor very small."""
+    known = number_in(y.id, y.type)
+    return known if known is not None and 1 / MODERATE <= abs(known) <= MODERATE else None
+
+
+def comparable(bound: float, type: str) -> float:
+    """The upper half of an f64, as an f32; an f32 as it is."""
+    return bound if type == "f32" else float((np.float64(bound).view(np.int64) >> 32).astype(np.int32).view(np.float32))
 
 
 class Quotients(LlvmAssembler, ABC):
@@ -49,6 +67,9 @@ class Quotients(LlvmAssembler, ABC):
         """The quotient by the inverse, corrected by its remainder."""
         return self._corrected(x, y, self._near_inverse(y))[1]
 
+    def near_inverse(self, y: Val) -> Val | None:
+        return self._near_inverse(y)
+
     # pieces
 
     def _fma(self, x: Val, y: Val, z: Val) -> Val:
@@ -74,7 +95,10 @@ class Quotients(LlvmAssembler, ABC):
         return self.extended("FAbs", x.type, x)
 
     def _above(self, x: Val, least: Mapping[str, float]) -> Val:
-        bound = self.const("f32", least[x.type])
+        return self._beyond(x, least[x.type])
+
+    def _beyond(self, x: Val, least: float) -> Val:
+        bound = self.const("f32", least)
         return self.inst("FOrdGreaterThan", "bool", self._size(self._comparable(x)), bound)
 
     def _comparable(self, x: Val) -> Val:
@@ -94,8 +118,7 @@ class Quotients(LlvmAssembler, ABC):
 
     def _quotient(self, x: Val, y: Val) -> Val:
         rough, fine = self._usual_quotient(x, y)
-        usual = self.inst("LogicalAnd", "bool", self._above(x, LEAST_DIVIDEND), self._above(fine, SMALLEST))
-        return self._rarely(usual, fine, lambda: self._unusual_quotient(x, y, rough))
+        return self._rarely(self._all(self._tests([(x, y)], [fine])), fine, lambda: self._unusual_quotient(x, y, rough))
 
     def _inverse(self, y: Val) -> Val:
         """1 / y to nearest, where all that leads to it is a normal number."""
@@ -121,14 +144,33 @@ class Quotients(LlvmAssembler, ABC):
     def _usual_quotient(self, x: Val, y: Val) -> tuple[Val, Val]:
         """The product of x and 1/y, and the corrected one. That is right where the remainder is exact, and no step
         leaves the range of normal numbers: where one did, it is no number or less than SMALLEST."""
-        return self._corrected(x, y, self._inverse(y))
+        known = moderate(y)
+        return self._corrected(x, y, self._inverse(y)) if known is None else self._by_constant(x, known)
+
+    def _by_constant(self, x: Val, y: float) -> tuple[Val, Val]:
+        """The same, with signs such that 0 / y has that of the product."""
+        divisor, size = self.const(x.type, abs(y)), float((1 / np.float64(abs(y))).astype(NUMBERS[x.type]))
+        rough = self._times(x, self.const(x.type, size if y > 0 else -size))
+        beyond = self._fma(divisor, rough, self._minus(x) if y > 0 else x)
+        return rough, self._fma(beyond, self.const(x.type, -size), rough)
 
     def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
         """One test of all: those of each are then left to the rare way, instead of being kept for it."""
         values = [self._usual_quotient(x, y)[1] for x, y in pairs]
-        tests = [self._above(x, LEAST_DIVIDEND) for x, _ in pairs]
-        tests += [self._right(value, y) for value, (_, y) in zip(values, pairs, strict=True)]
-        return values, self._all(tests)
+        return values, self._all(self._tests(pairs, values))
+
+    def _tests(self, pairs: Sequence[tuple[Val, Val]], values: Sequence[Val]) -> list[Val]:
+        """Whether quotients are right. Those by constants are where they are large enough, or of 0."""
+        large, right = [], []
+        for (x, y), value in zip(pairs, values, strict=True):
+            known = moderate(y)
+            if known is None:
+                large.append(self._above(x, LEAST_DIVIDEND))
+                right.append(self._right(value, y))
+            else:
+                large_enough = self._beyond(value, comparable(SMALLEST_BY[y.type] / abs(known), y.type))
+                right.append(self.inst("LogicalOr", "bool", large_enough, self._is_zero(x)))
+        return large + right
 
     def _right(self, quotient: Val, y: Val) -> Val:
         """Whether normal numbers led to it. The inverse of an f64 from 2**1022 on is none, and flushed to zero, whose

@@ -30,6 +30,13 @@ def literal(type: str, value: float | int | bool) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(exact)))[0]:016X}"
 
 
+def number_in(text: str, type: str) -> float | None:
+    """The number of f32 or f64 whose literal a text is; None of other texts."""
+    if type not in ("f32", "f64") or not text.startswith("0x"):
+        return None
+    return float(struct.unpack("<d", bytes.fromhex(text[2:])[::-1])[0])
+
+
 def vector_types(type: str, count: int) -> tuple[str, str, int]:
     """The type of elements side by side, that of as many words, in which all targets load and store; their bytes."""
     bytes = count * SIZE[type]

@@ -240,6 +240,40 @@ def test_quotients_of_lanes_at_once():
         assert differing(compute(partial(divided_at_once, i), 1, x, y), wanted[i]).size == 0
 
 
+CONSTANTS = [6.0, 255.0, -3.0, 0.7, -1 / 12.92, 1 - 2.0**-24, 2.0**60, -(2.0**-60) / 3, 2.0**61, 1e-30]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quotients_by_constants(dtype):
+    """As by any other divisor, zeros with their sign; those that are too large or too small go the usual way."""
+    whole = [*any_divisors(dtype, 4), *nearly_ones(dtype, 2)]
+    by = np.array([*CONSTANTS, *whole], dtype)
+    bits = np.random.default_rng(4).integers(0, 1 << 64, 4_000, dtype=np.uint64)
+    odd = np.concatenate([np.finfo(dtype).tiny * by, np.array(ODD, dtype)])
+    near, divisors = near_middle(dtype, whole, 99)
+    for divisor in by:
+        with np.errstate(all="ignore"):
+            x = np.concatenate([bits.view(dtype), odd, -odd, odd * divisor, near[divisors == divisor]])
+            wanted = x / divisor
+
+        def write(b, x, divisor=divisor):
+            values, usual = b.usual_quotients([(x, b.const(x.type, divisor))])
+            return b.inst("Select", x.type, usual, values[0], b.exact("FDiv", x.type, x, b.const(x.type, divisor)))
+
+        wrong = differing(compute(write, 0, x), wanted)
+        assert wrong.size == 0, (divisor, x[wrong][:3])
+
+
+def test_zeros_by_constants_are_usual():
+    x = np.array([0.0, -0.0, 2.0**-149, 1.0, np.inf, np.nan], np.float32)
+
+    def write(b, x):
+        usual = b.usual_quotients([(x, b.const("f32", -6.0))])[1]
+        return b.inst("Select", "f32", usual, b.const("f32", 1.0), b.const("f32", 0.0))
+
+    assert compute(write, 0, x).tolist() == [1, 1, 0, 1, 0, 0]
+
+
 def test_double_quotients_of_lanes_at_once():
     """Those of NVIDIA's own div.rn, step by step, and its range; elsewhere they are LLVM's."""
     odd = np.array([0.0, np.inf, np.nan, 1.0, 3.0, 2.0**-1074, 2.0**-1022, 2.0**-1020, 2.0**-970, 2.0**-960, 2.0**-959,
