@@ -81,6 +81,9 @@ def quick_two_sum(m: Ops[V], a: V, b: V) -> tuple[V, V]:
 
 def inverse_of(m: Ops[V], d: V, f: V) -> V:
     """1 / d for d = 2 + f: nearly all digits, which double with each of Newton's steps."""
+    near = m.near_inverse(d)
+    if near is not None:
+        return near
     found = polynomial(m, f, INVERSE)
     for _ in range({32: 1, 64: 2}[m.bits(d)]):
         found = m.fma(found, m.fma(m.neg(d), found, m.const(d, 1.0)), found)

@@ -119,6 +119,11 @@ class Ops(ABC, Generic[V]):
         """x / y to a unit in the last place, where 1 / y is a normal number and x / y one too, or 0."""
         return self.div(x, y)
 
+    def near_inverse(self, y: V, /) -> V | None:
+        """1 / y to a unit or so in the last place, where both are normal numbers, by few instructions; None where there
+        are none for it."""
+        return None
+
     def near_exp(self, x: V, /) -> V | None:
         """exp(x) of an f32 between -80 and 80 to 20 bits by few instructions; None where there are none for it."""
         return None

@@ -270,6 +270,10 @@ class Assembler(Protocol):
         is no shorter than the exact one."""
         ...
 
+    def near_inverse(self, y: Val) -> Val | None:
+        """1 / y to a unit or so in the last place, where both are normal numbers; None where there is no quick way."""
+        ...
+
     def near_exp(self, x: Val) -> Val | None:
         """exp(x) of an f32 between -80 and 80 to 20 bits; None where there is no instruction for that."""
         ...

@@ -137,6 +137,9 @@ class LlvmAssembler:
     def near_quotient(self, x: Val, y: Val) -> Val | None:
         return None
 
+    def near_inverse(self, y: Val) -> Val | None:
+        return None
+
     def near_exp(self, x: Val) -> Val | None:
         return None
 

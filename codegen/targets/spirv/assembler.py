@@ -193,6 +193,9 @@ class SpirvAssembler(Words):
     def near_quotient(self, x: Val, y: Val) -> Val | None:
         return None
 
+    def near_inverse(self, y: Val) -> Val | None:
+        return None
+
     def near_exp(self, x: Val) -> Val | None:
         return None
 

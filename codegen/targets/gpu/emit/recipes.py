@@ -145,6 +145,9 @@ class ScalarOps(Ops[Val]):
         near = None if self.fast else self.b.near_quotient(x, y)
         return self.div(x, y) if near is None else near
 
+    def near_inverse(self, y: Val, /) -> Val | None:
+        return self.b.near_inverse(y)
+
     def near_exp(self, x: Val, /) -> Val | None:
         return self.b.near_exp(x)
 

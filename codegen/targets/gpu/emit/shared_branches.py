@@ -58,8 +58,14 @@ class LaneOps:
     def once(self, key: Hashable, make: Callable[[], tuple[Any, ...]], /) -> tuple[Any, ...]:
         return self.e.once(key, make)
 
+    def near_inverse(self, y: Lanes, /) -> Lanes | None:
+        return self._if_known(self.scalar.near_inverse, y)
+
     def near_exp(self, x: Lanes, /) -> Lanes | None:
-        found = [near for near in map(self.scalar.near_exp, x.values) if near is not None]
+        return self._if_known(self.scalar.near_exp, x)
+
+    def _if_known(self, make: Callable[[Val], Val | None], x: Lanes) -> Lanes | None:
+        found = [near for near in map(make, x.values) if near is not None]
         return Lanes(tuple(found)) if found else None
 
     def div(self, x: Lanes, y: Lanes, /) -> Lanes:
