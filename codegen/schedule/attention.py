@@ -19,10 +19,11 @@ from typing import Final, NamedTuple
 
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives.attention import OF
 from loopgrad.graph.rebuild import GraphBuilder, read_anywhere, rebuild
 from loopgrad.graph.region_flow import outside_lanes
 from loopgrad.graph.regions import Call, in_parts
-from loopgrad.graph.types import TensorType, bfloat16, float16, float32
+from loopgrad.graph.types import TensorType
 
 CHUNK: Final = 8  # elements that rows are multiples of
 MOST: Final = 1 << 31  # elements of one of many matrices, which are counted in 32 bits
@@ -59,7 +60,7 @@ def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FU
         name, original = node.attrs["name"], builder.original
         assert original is not None
         made = original in outside and taken.isdisjoint(original.results[FORMS[name].results :])
-        operands = _alike(node, builder) if made and name in routines else None
+        operands = _alike(node, builder, routines) if made and name in routines else None
         if operands is None:
             return builder.inline(Call.of(node).function, node.operands)
         how = {**dict(node.attrs["routine"]), "precision": precision}
@@ -75,7 +76,7 @@ def _is_routine(node: Node) -> bool:
     return node.op == "call" and Call.of(node).kind == "routine"
 
 
-def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
+def _alike(node: Node, builder: GraphBuilder, routines: frozenset[str]) -> list[Value] | None:
     """The operands with the same leading axes and rows of multiples of CHUNK; None where the routine isn't made for
     them."""
     form, how = FORMS[node.attrs["name"]], dict(node.attrs["routine"])
@@ -88,7 +89,7 @@ def _alike(node: Node, builder: GraphBuilder) -> list[Value] | None:
         return None
     batch = node.results[0].shape[:-2]
     q, k, v = node.operands[:3]
-    if q.dtype not in (bfloat16, float16, float32) or not {k.dtype, v.dtype} <= {q.dtype} or not _fits(form, q, v):
+    if OF.format(q.dtype) not in routines or not {k.dtype, v.dtype} <= {q.dtype} or not _fits(form, q, v):
         return None
     given, beside = in_parts(node.operands, form.tensors, len(how["sides"]))
     found = [_repeated(x, batch, builder) for x in given]

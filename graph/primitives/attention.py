@@ -23,6 +23,8 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import Array, Attrs, Kind, Primitive, Types, table
 from loopgrad.graph.types import TensorType, float32
 
+OF: Final = "attention of {}"  # such a dtype, among the routines of a target whose matrix units multiply these
+OF_ALL: Final = tuple([OF.format(name) for name in ("float16", "bfloat16", "float32")])
 WHY: Final = "it is what a call with a derivative of its own became"
 
 

@@ -21,7 +21,7 @@ class CudaDevice(GpuDevice):
 
     kind = "cuda"
     stages = ("graph", "kernel", "llvm", "ptx")
-    routines = GpuDevice.routines.union(attention.ROWS)
+    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL)
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         kept = default_cache() if cache is None else cache

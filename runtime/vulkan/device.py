@@ -8,6 +8,7 @@ from loopgrad.codegen.artifact import Artifact
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
+from loopgrad.graph.primitives import attention
 from loopgrad.runtime.cache import DiskCache, default_cache
 from loopgrad.runtime.gpu.device import GpuDevice
 from loopgrad.runtime.gpu.ledger import Ledger
@@ -40,6 +41,9 @@ class VulkanDevice(GpuDevice):
         if driver.endless_loops:  # elsewhere kernels with loops may report that the driver stopped them
             driver.ledger = Ledger(driver, driver.available())
         super().__init__(f"vulkan:{position}", driver, disk)
+        names = [attention.OF.format(name) for name in self.gpu.features.factors]
+        if names:
+            self.routines = self.routines.union(attention.ROWS, names)
 
     def target(self) -> tuple[str, ...]:
         return ("spirv", self.gpu.features.key())

@@ -114,6 +114,7 @@ class Gpu:
         )
         out = self.ffi.new("VkDevice*")
         self.api.check(self.lib.vkCreateDevice(self.physical, info, self.ffi.NULL, out), "vkCreateDevice")
+        self.unit_types = matrices.units
         self._alive.append((want, want_eleven, want_twelve, matrices, priority, queue))
         return out[0], self._features(want, want_eleven, want_twelve, matrices.shapes)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.interface import MatrixShape
+from loopgrad.codegen.targets.spirv.features import UNIT_DEPTH, UNIT_SIDE, UNIT_WIDTH
 from loopgrad.runtime.vulkan.api import Api
 
 EXTENSION: Final = "VK_KHR_cooperative_matrix"
@@ -13,17 +14,20 @@ BFLOAT_EXTENSION: Final = "VK_KHR_shader_bfloat16"
 BFLOAT_FEATURES: Final = 1000141000  # VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR
 FLOAT16, FLOAT32, BFLOAT16 = 0, 1, 1000141000  # VkComponentTypeKHR
 ELEMENTS: Final = {FLOAT16: "f16", BFLOAT16: "b16"}
+UNIT: Final = (UNIT_SIDE, UNIT_WIDTH, UNIT_DEPTH)
 SUBGROUP: Final = 3  # VkScopeKHR
 QUERY: Final = b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"
 SIGNATURE: Final = "VkResult(*)(VkPhysicalDevice, uint32_t*, VkCooperativeMatrixPropertiesKHR*)"
 
 
 class MatrixSupport(NamedTuple):
-    """The largest matrices of each type, what must be enabled for them: extensions, and structs of features."""
+    """The largest matrices of each type, what must be enabled for them: extensions, and structs of features; `units`:
+    the types of which there are matrices as matrix units have them."""
 
     shapes: tuple[MatrixShape, ...] = ()
     extensions: tuple[str, ...] = ()
     features: tuple[Any, ...] = ()
+    units: tuple[str, ...] = ()
 
 
 NONE: Final = MatrixSupport()
@@ -43,13 +47,14 @@ def matrix_support(api: Api, physical: Any, twelve: Any) -> MatrixSupport:
     if not features.cooperativeMatrix:
         return NONE
     in_bfloat = bfloat is not None and bool(bfloat.multiview and bfloat.multiviewTessellationShader)
-    shapes = largest([s for s in _shapes(api, physical) if s.type == "f16" or in_bfloat])
+    every = [s for s in _shapes(api, physical) if s.type == "f16" or in_bfloat]
+    shapes, units = largest(every), tuple([s.type for s in every if s[1:] == UNIT])
     if not shapes:
         return NONE
     features.cooperativeMatrixRobustBufferAccess, features.pNext = 0, api.ffi.NULL
     if not in_bfloat:
-        return MatrixSupport(shapes, (EXTENSION,), (features,))
-    return MatrixSupport(shapes, (EXTENSION, BFLOAT_EXTENSION), (features, bfloat))
+        return MatrixSupport(shapes, (EXTENSION,), (features,), units)
+    return MatrixSupport(shapes, (EXTENSION, BFLOAT_EXTENSION), (features, bfloat), units)
 
 
 def largest(shapes: Sequence[MatrixShape]) -> tuple[MatrixShape, ...]:

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, Features
+from loopgrad.codegen.targets.spirv.features import ENTRY_NAME, UNIT_LANES, Features, FragmentOrder
 from loopgrad.runtime.gpu.driver import Words, put
 from loopgrad.runtime.gpu.recorder import Recorder
+from loopgrad.runtime.vulkan import fragments
 from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 TRIPS: Final = 70_000
@@ -34,14 +35,22 @@ def probed(driver: VulkanDriver, features: Features) -> Features:
     if neighbours > 1:
         got = run(driver, "exchange_probe", np.zeros(features.group, np.int32))
         neighbours = neighbours if (got == neighbours.bit_length() - 1).all() else 1
+    matrices = features.matrices if neighbours > 1 else ()
+    units = driver.gpu.unit_types if matrices and neighbours == UNIT_LANES else ()
+    orders = [fragment_order(driver, type) for type in units]
     return replace(
         features,
         fused=fused,
         endless_loops=bool(trips[0] == TRIPS),
         widening=bool(compared[0] == 2),
         neighbours=neighbours,
-        matrices=features.matrices if neighbours > 1 else (),
+        matrices=matrices,
+        fragments=tuple([order for order in orders if order is not None]),
     )
+
+
+def fragment_order(driver: VulkanDriver, type: str) -> FragmentOrder | None:
+    return fragments.order_of(type, run(driver, "fragment_probe", fragments.given(type), type))
 
 
 def run(driver: VulkanDriver, name: str, array: np.ndarray[Any, Any], *more: Any) -> np.ndarray[Any, Any]:

@@ -49,7 +49,7 @@ def flavour() -> Flavour:
         asked_memory=99 << 10,
         exchanges=True,
         group_vectors=True,
-        matrix_units=True,
+        unit_types=("f16", "b16", "tf32"),
         matrices=SHAPES,
         warpgroup_memory=227 << 10,
         waits=True,

@@ -23,7 +23,7 @@ class SimulatorDevice(GpuDevice):
 
     kind = "simulator"
     stages = ("graph", "kernel", "llvm")
-    routines = GpuDevice.routines.union(attention.ROWS, window_products.ROWS)
+    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL, window_products.ROWS)
 
     def __init__(self, position: int) -> None:
         self.warpgroups = position == WARPGROUPS

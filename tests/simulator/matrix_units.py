@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, Val, Variable, When
 
 if TYPE_CHECKING:
     from tests.simulator.code import HostAssembler
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 class HostUnits:
     """Implements codegen.targets.gpu.assembler.MatrixUnits."""
+
+    types = ("b16", "f16", "tf32")
 
     def __init__(self, b: HostAssembler) -> None:
         self.b = b
@@ -91,20 +93,40 @@ class HostUnits:
             total = self.b.extended("Fma", "f32", *[self.number(pair, part, type) for pair in (mine, other)], total)
         return [total]
 
-    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
-        self.shown([self.halves(index, type)])
+    def memory(self, type: str, count: int) -> Variable:
+        return self.b.shared(type, count)
+
+    def put(self, array: Variable, index: Val, word: Val) -> None:
+        self.b.shared_set(array, index, word)
+
+    def words_at(self, array: Variable, index: Val, count: int) -> list[Val]:
+        places = [self.op("IAdd", index, n) if n else index for n in range(count)]
+        return [self.b.shared_get(array, place, "i32") for place in places]
+
+    def blocks(
+        self, array: Variable, first: Val, pitch: int, type: str, right: bool, turned: bool
+    ) -> Callable[[int], list[Val]]:
+        """As arrays have them: numbers are of 16 bits, and one of 32 is two."""
+        each = 2 if type in ("tf32", "f32") else 1
+
+        def words(further: int) -> list[Val]:
+            start = self.op("IMul", self.op("IAdd", first, further), each)
+            return [self._word(array, start, pitch * each, right, turned, number) for number in range(4)]
+
+        return words
+
+    def _word(self, array: Variable, start: Val, pitch: int, right: bool, turned: bool, number: int) -> Val:
+        """Number `number` of four: of rows (of right factors: columns) and terms."""
         row, quarter = self.op("UDiv", self.lane, 4), self.op("BitwiseAnd", self.lane, 3)
-        found = []
-        for matrix in range(4):
-            halves = []
-            for n in (0, 1):
-                along = self.op("IAdd", self.op("IMul", quarter, 2), n)
-                of_row, column = (along, row) if turned else (row, along)
-                start = self.seen(self.op("IAdd", of_row, 8 * matrix), 0)
-                value = self.b.shared_get(array, self.op("IAdd", start, column), "i16")
-                halves.append(self.op("ShiftLeftLogical", self.b.inst("UConvert", "i32", value), 16 * n))
-            found.append(self.op("BitwiseOr", *halves))
-        return found
+        side, term = (number // 2, number % 2) if right else (number % 2, number // 2)
+        halves = []
+        for n in (0, 1):
+            place = (self.op("IAdd", row, 8 * side), self.op("IAdd", self.op("IMul", quarter, 2), 8 * term + n))
+            line, column = reversed(place) if turned else place
+            at = self.op("IAdd", start, self.op("IAdd", self.op("IMul", line, pitch), column))
+            value = self.b.shared_get(array, at, "i16")
+            halves.append(self.op("ShiftLeftLogical", self.b.inst("UConvert", "i32", value), 16 * n))
+        return self.op("BitwiseOr", *halves)
 
     def halves(self, index: Val, type: str) -> Val:
         """The number of an element among elements of 16 bits."""
@@ -158,6 +180,9 @@ class HostUnits:
             for half in (0, 1):
                 bits = self.b.inst("UConvert", "i16", self.op("ShiftRightLogical", kept, 16 * half))
                 self.b.shared_set(array, self.op("IAdd", index, 2 * n + half), bits)
+
+    def copies(self, there: Val, begin: Callable[[], None], when: When) -> None:
+        when(there, begin)
 
     def copied(self) -> None:
         """Everything was copied at once."""

@@ -15,6 +15,7 @@ from loopgrad.codegen.targets.gpu.interface import MatrixShape
 
 Label = Any
 Variable = Any
+When = Callable[["Val", Callable[[], None]], None]
 
 
 class Val(NamedTuple):
@@ -40,9 +41,13 @@ PANEL_ROWS: Final = 8
 
 class MatrixUnits(Protocol):
     """What the WARP invocations of a warp, neighbours in a workgroup, do together: all of them come to each of these.
+    `types`: of factors of products; blocks may be of others, too.
 
     Numbers of 16 bits ("f16", "b16") are given in pairs, as an i32; of "tf32" one is, the upper 19 bits of an f32.
     Of sums, invocation number l has of rows l / 4 (and 8 after it) the columns 2 (l % 4) and the next one."""
+
+    @property
+    def types(self) -> tuple[str, ...]: ...
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
         """sums + left @ right, as f32. `left` is 16 x 16, of "tf32" 16 x 8: i32 number l % 4 of a row and of that 8
@@ -50,10 +55,26 @@ class MatrixUnits(Protocol):
         then of the other."""
         ...
 
-    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
-        """Of each of four matrices of eight rows of 16 bytes, in memory of the workgroup, i32 number l % 4 of row
-        l / 4; of their transposes where they are `turned`, which elements of 16 bits can be. `index`, in elements of
-        the type, is where invocation 8 m + r finds row r of matrix m, aligned to 16 bytes."""
+    def memory(self, type: str, count: int) -> Variable:
+        """Of the workgroup, for so many elements that are copied, or that products read."""
+        ...
+
+    def put(self, array: Variable, index: Val, word: Val) -> None:
+        """An i32 to that place among those of such memory."""
+        ...
+
+    def words_at(self, array: Variable, index: Val, count: int) -> list[Val]:
+        """So many i32 (1, 2 or 4) that lie side by side there, from a multiple of so many on."""
+        ...
+
+    def blocks(
+        self, array: Variable, first: Val, pitch: int, type: str, right: bool, turned: bool
+    ) -> Callable[[int], list[Val]]:
+        """Factors of that type from memory of the workgroup: 16 lines of 32 bytes, one `pitch` elements after the
+        other, of which the first begins at number `first`, and so many elements further; all are multiples of 16
+        bytes, and of "f32" as of "tf32". A left factor has lines as its rows. Two `right` ones, of two words each,
+        which only products take, have eight lines each as their columns. `turned`, which elements of 16 bits can be:
+        lines are columns of the left one; or they are rows of the right ones, of which each has eight columns."""
         ...
 
     def pair(self, low: Val, high: Val, type: str) -> Val:
@@ -79,6 +100,10 @@ class MatrixUnits(Protocol):
     def copy(self, array: Variable, index: Val, type: str, source: Val, valid: Val, bytes: int = VECTOR_BYTES) -> None:
         """So many bytes (16 or 4) of memory to that of the workgroup, where an element of the type is, or zeros where
         they aren't valid: begun."""
+        ...
+
+    def copies(self, there: Val, begin: Callable[[], None], when: When) -> None:
+        """begin() copies, where they are `there`; `when` is the emitter's."""
         ...
 
     def copied(self) -> None:

@@ -25,9 +25,9 @@ class Flavour:
     `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
     `recipe_attributes` what a recipe does that is best with {registers} registers.
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
-    `exchanges`: neighbouring invocations exchange registers. `matrix_units`: warps have some. `matrices`: that
-    subgroups multiply. `waits`: workgroups that have begun go on whatever others wait for. `group_vectors`: memory of a
-    workgroup is read and written by vectors.
+    `exchanges`: neighbouring invocations exchange registers. `unit_types`: of factors that matrix units of warps
+    multiply. `matrices`: that subgroups multiply. `waits`: workgroups that have begun go on whatever others wait for.
+    `group_vectors`: memory of a workgroup is read and written by vectors.
     `arguments`: parameters of a kernel behind the words of its launch. `quick`: primitives of f32 whose fast
     approximation is an LLVM function: name -> (factor of the operand, function, factor of the result).
     `atomic_float`: metadata that makes an atomic float addition one instruction. `declarations`: of all that the
@@ -58,7 +58,7 @@ class Flavour:
     asked_memory: int = 0
     warpgroup_memory: int = 0
     exchanges: bool = False
-    matrix_units: bool = False
+    unit_types: tuple[str, ...] = ()
     matrices: SubgroupShapes = NO_MATRICES
     waits: bool = False
     group_vectors: bool = False

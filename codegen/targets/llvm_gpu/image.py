@@ -52,7 +52,7 @@ class LlvmImage:
             self.group,
             asked_memory=asked,
             sums_group=f.summed_group,
-            matrix_units=f.matrix_units,
+            unit_types=f.unit_types,
             matrices=f.matrices,
             warpgroups=self.warpgroups,
             exchanges=f.exchanges,

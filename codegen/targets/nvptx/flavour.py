@@ -32,7 +32,7 @@ NVPTX: Final = Flavour(
     recipe_attributes='"nvvm.maxnreg"="{registers}"',
     exchanges=True,
     group_vectors=True,
-    matrix_units=True,
+    unit_types=("f16", "b16", "tf32"),
     waits=True,  # from compute capability 7.0 on each invocation goes on by itself
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     warpgroup_memory=227 << 10,

@@ -3,11 +3,11 @@ GPUs have from compute capability 8.0 on (NVIDIA, Parallel Thread Execution ISA 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val, Variable
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, Val, Variable, When
 from loopgrad.codegen.targets.llvm_rows import TYPE
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class WarpUnits:
     """Implements codegen.targets.gpu.assembler.MatrixUnits."""
 
     b: NvptxAssembler
+    types = tuple(PRODUCTS)
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
         function, kind = PRODUCTS[type]
@@ -38,10 +39,37 @@ class WarpUnits:
         given = ", ".join([*factors, *[f"float {v.id}" for v in sums]])
         return self._several(SUMS, function, given, "f32")
 
-    def parts(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
-        place = self.b.shared_place(array, index, type)
-        how = ".trans" if turned else ""
-        return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
+    def memory(self, type: str, count: int) -> Variable:
+        return self.b.shared(type, count)
+
+    def put(self, array: Variable, index: Val, word: Val) -> None:
+        self.b.shared_set(array, index, word)
+
+    def words_at(self, array: Variable, index: Val, count: int) -> list[Val]:
+        places = [self._op("IAdd", index, n) if n else index for n in range(count)]
+        return [self.b.shared_get(array, place, "i32") for place in places]
+
+    def blocks(
+        self, array: Variable, first: Val, pitch: int, type: str, right: bool, turned: bool
+    ) -> Callable[[int], list[Val]]:
+        """Four matrices of eight lines of 16 bytes: invocation 8 m + r gives the place of line r of matrix m."""
+        element, chunk = ("i32", 4) if type == "tf32" else ("i16", 8)
+        lane = self._op("BitwiseAnd", self.b.local_id(), WARP - 1)
+        line, eight = self._op("BitwiseAnd", lane, 7), self._op("ShiftRightLogical", lane, 3)
+        low, high = self._op("BitwiseAnd", eight, 1), self._op("ShiftRightLogical", eight, 1)
+        below, beside = (high, low) if right != turned else (low, high)
+        line = self._op("IAdd", line, self._op("ShiftLeftLogical", below, 3))
+        start = self._op("IAdd", self._op("IMul", line, pitch), self._op("IMul", beside, chunk))
+        start, how = self._op("IAdd", start, first), ".trans" if turned else ""
+
+        def words(further: int) -> list[Val]:
+            place = self.b.shared_place(array, self._op("IAdd", start, further) if further else start, element)
+            return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
+
+        return words
+
+    def _op(self, name: str, x: Val, y: Val | int) -> Val:
+        return self.b.inst(name, "i32", x, self.b.const("i32", y) if isinstance(y, int) else y)
 
     def pair(self, low: Val, high: Val, type: str) -> Val:
         kind = f"<2 x {TYPE[type]}>"
@@ -64,6 +92,9 @@ class WarpUnits:
         size = self.b.inst("Select", "i32", valid, self.b.const("i32", bytes), self.b.const("i32", 0))
         given = f"{self.b.shared_place(array, index, type)}, {self.b.place(source)}, i32 {size.id}"
         self.b.called(COPIES[bytes], "void", given)
+
+    def copies(self, there: Val, begin: Callable[[], None], when: When) -> None:
+        when(there, begin)
 
     def copied(self) -> None:
         self.b.called(COPIED, "void", "")

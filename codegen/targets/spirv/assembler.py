@@ -1,6 +1,7 @@
 """SPIR-V's `Assembler`: the emitter's instructions as words of one module for one kernel.
 
-Circle: `codegen/targets/spirv/cooperative_matrices.py` writes instructions by the assembler that gives them.
+Circle: `codegen/targets/spirv/cooperative_matrices.py` and `codegen/targets/spirv/fragments.py` write instructions by
+the assembler that gives them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from loopgrad.codegen.targets.spirv.assembly import (
 from loopgrad.codegen.targets.spirv.cooperative_matrices import CooperativeMatrices
 from loopgrad.codegen.targets.spirv.factors import NOTED, Factors
 from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.fragments import FragmentUnits
 
 LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
@@ -61,7 +63,6 @@ class SpirvAssembler(Words):
     trips_at_once = 4
     shared_quotients: tuple[str, ...] = ()
     handed_words = None
-    matrix_units = None
     hand_on, wide_sums = False, False
     warpgroup_units = None
 
@@ -85,10 +86,12 @@ class SpirvAssembler(Words):
         self._built_in: dict[str, int] = {}
         self._constant_blocks: dict[str, int] = {}
         self._widened: dict[int, Val] = {}  # 64-bit values -> the 32-bit ones that they were made of
+        self.open_blocks: list[int] = []  # of control flow, that are open: the labels after them
         self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
         self._unknown: dict[str, Val] = {}  # zeros that the driver's compiler doesn't know to be zeros
         self._zeros: dict[str, Val] = {}  # the same, where all that it may reason about is hidden by them
         self._factors = Factors()
+        self._units = FragmentUnits(self) if matrices and features.fragments else None
 
     def exact(self, name: str, type: str, *operands: Val) -> Val:
         """A float instruction that may not be fused with another. A zero is hidden where drivers compute with one in
@@ -137,6 +140,10 @@ class SpirvAssembler(Words):
         odd = factor >> places
         made = x if odd == 1 else self._hidden(super().inst("IMul", "i32", x, self.const("i32", odd)))
         return super().inst("ShiftLeftLogical", "i32", made, self.const("i32", places)) if places else made
+
+    @property
+    def matrix_units(self) -> FragmentUnits | None:
+        return self._units
 
     @property
     def subgroup_matrices(self) -> CooperativeMatrices | None:
@@ -338,10 +345,17 @@ class SpirvAssembler(Words):
     def leave(self) -> None:
         self.put("Return")
 
+    def jump(self, label: int) -> None:
+        if self._units is not None:
+            self._units.leaving()
+        super().jump(label)
+
     def merge(self, after: int) -> None:
+        self.open_blocks.append(after)
         self.put("SelectionMerge", after, 0)
 
     def loop_merge(self, after: int, again: int) -> None:
+        self.open_blocks.append(after)
         self.put("LoopMerge", after, again, 0)
         for _, control in self._open_loops:  # a loop around a loop
             self.code[control] = DONT_UNROLL
@@ -351,6 +365,8 @@ class SpirvAssembler(Words):
         """Drivers unroll loops of known length, and a workgroup's few lanes are one: the whole program of a lane so
         many times costs registers. Short loops are left to them, so that loads of several trips come together."""
         super().start(label)
+        if self.open_blocks and self.open_blocks[-1] == label:
+            self.open_blocks.pop()
         if self._open_loops and label == self._open_loops[-1][0]:
             _, control = self._open_loops.pop()
             if len(self.code) - control > LARGE_LOOP:

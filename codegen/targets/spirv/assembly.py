@@ -33,6 +33,7 @@ OP: Final = {
     "TypePointer": 32, "TypeFunction": 33, "ConstantTrue": 41, "ConstantFalse": 42, "Constant": 43,
     "ConstantComposite": 44, "Function": 54, "FunctionEnd": 56, "Variable": 59, "Load": 61, "Store": 62,
     "AccessChain": 65, "Decorate": 71, "MemberDecorate": 72, "CompositeConstruct": 80, "CompositeExtract": 81,
+    "CompositeInsert": 82,
     "FConvert": 115, "ConvertFToU": 109, "ConvertFToS": 110, "ConvertSToF": 111, "ConvertUToF": 112, "UConvert": 113,
     "SConvert": 114, "ConvertUToPtr": 120, "Bitcast": 124, "FNegate": 127, "IAdd": 128, "FAdd": 129, "ISub": 130,
     "FSub": 131, "IMul": 132, "FMul": 133, "UDiv": 134, "SDiv": 135, "FDiv": 136, "UMod": 137, "UMulExtended": 151,
@@ -49,7 +50,10 @@ OP: Final = {
     "CooperativeMatrixStoreKHR": 4458, "CooperativeMatrixMulAddKHR": 4459, "ControlBarrier": 224,
     "GroupNonUniformShuffleXor": 346,
 }  # fmt: skip
-GLSL: Final = {"RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Sqrt": 31, "Fma": 50}
+GLSL: Final = {
+    "RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Exp2": 29, "Log2": 30, "Sqrt": 31, "SMax": 42,
+    "Fma": 50, "NMax": 80,
+}  # fmt: skip
 WIDTH_CAPABILITY: Final = {"i8": "Int8", "i16": "Int16", "i64": "Int64", "f16": "Float16", "f64": "Float64"}
 FLOAT_MODES: Final = {"DenormPreserve": 4459, "SignedZeroInfNanPreserve": 4461, "RoundingModeRTE": 4462}
 _PACK: Final = {"f16": "<f2", "f32": "<f4", "f64": "<f8"}
@@ -133,8 +137,10 @@ class Words:
         return self._global(("pointer", storage, type), "TypePointer", storage, type)
 
     def vector(self, type: str, count: int) -> int:
-        element = self.type(type)
-        return self._global(("vector", type, count), "TypeVector", element, count)
+        return self.vector_of(self.type(type), count)
+
+    def vector_of(self, element: int, count: int) -> int:
+        return self._global(("vector", element, count), "TypeVector", element, count)
 
     def array(self, type: str, count: int) -> int:
         element, length = self.type(type), self.const("i32", count).id

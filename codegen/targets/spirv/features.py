@@ -8,7 +8,7 @@ that names the feature.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.interface import MatrixShape
 from loopgrad.graph.errors import LoopgradError
@@ -51,6 +51,20 @@ VULKAN_NAME: Final = {
 }
 
 
+UNIT_SIDE, UNIT_WIDTH, UNIT_DEPTH = 16, 8, 16  # of the products of matrix units
+UNIT_LANES: Final = 32  # invocations that have some together
+
+
+class FragmentOrder(NamedTuple):
+    """Of the matrices of matrix units, by factors of a type: which component of an invocation's part is each of the
+    numbers that `gpu.assembler.MatrixUnits` says it has."""
+
+    type: str
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    sums: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """`fused`: fma rounds once. `endless_loops`: loops run until their own end, however long.
@@ -62,7 +76,7 @@ class Features:
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
     `workgroup_memory` that it may have; `neighbours`: those of a subgroup, where they exchange registers and lie side
-    by side in a workgroup; 1 elsewhere; `matrices`: that these multiply;
+    by side in a workgroup; 1 elsewhere; `matrices`: that these multiply; `fragments`: of those that are matrix units;
     `own_bytes` of arrays that an invocation may have (0: any number)."""
 
     device: str = "a Vulkan device"
@@ -87,11 +101,22 @@ class Features:
     workgroup_memory: int = 16 << 10
     neighbours: int = 1
     matrices: tuple[MatrixShape, ...] = ()
+    fragments: tuple[FragmentOrder, ...] = ()
     own_bytes: int = 0
 
     def key(self) -> str:
         """A text that two devices for which the same code is emitted share."""
         return ",".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Dtypes of what matrix units multiply; a float32 is a sum of bfloat16."""
+        types = {order.type for order in self.fragments}
+        dtypes = {"float16": "f16", "bfloat16": "b16", "float32": "b16"}
+        return tuple([name for name, type in dtypes.items() if type in types])
+
+    def order_of(self, type: str) -> FragmentOrder:
+        return next(order for order in self.fragments if order.type == type)
 
     def require(self, capability: str, kernel: str) -> None:
         """LoopgradError where the device lacks what the capability stands for."""

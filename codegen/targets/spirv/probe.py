@@ -10,8 +10,13 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_body, emit_kernel
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
+from loopgrad.codegen.targets.spirv.cooperative_matrices import LEFT, RIGHT, SUMS, WORDS, CooperativeMatrices
 from loopgrad.codegen.targets.spirv.features import Features
+from loopgrad.codegen.targets.spirv.fragments import unit_shape
 from loopgrad.graph.types import int64
+
+MATRIX_WORDS = 128  # of the largest of them
+PARTS = 16  # components of all three
 
 
 def loop_probe(features: Features, most: int) -> bytes:
@@ -73,6 +78,39 @@ def exchange_probe(features: Features) -> bytes:
 
     kernel = Kernel("exchange_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return module(kernel, features, body)
+
+
+def fragment_probe(features: Features, type: str) -> bytes:
+    """Of the matrices of matrix units, of which three lie in front of it in memory: element 3 * MATRIX_WORDS + 16 l + n
+    becomes component n of what invocation l has of the left factor; those from 8 on of the right one, from 12 on of the
+    sums."""
+
+    def body(e: Emitter) -> None:
+        b, own = e.b, e.b.local_id()
+        assert isinstance(b, SpirvAssembler)
+        matrices, shape = CooperativeMatrices(b), unit_shape(type)
+        memory = matrices.memory(3 * MATRIX_WORDS // WORDS)
+        first, there = e.table.params[0], b.const("i32", MATRIX_WORDS // WORDS)
+        place = e.at(first, e.resize(own, "i64", signed=False), WORDS * SIZE["i32"])
+
+        def copy() -> None:
+            for n in range(3):
+                words = b.load_vector(e.offset(place, n * MATRIX_WORDS * SIZE["i32"]), "i32", WORDS)
+                matrices.put(memory, b.inst("IAdd", "i32", own, b.const("i32", n * MATRIX_WORDS // WORDS)), words)
+
+        e.when(b.inst("ULessThan", "bool", own, there), copy)
+        b.barrier()
+        start = e.offset(e.at(first, e.resize(own, "i64", signed=False), PARTS * SIZE["i32"]), 3 * MATRIX_WORDS * 4)
+        for n, (use, count, pitch) in enumerate(((LEFT, 8, 2), (RIGHT, 4, 1), (SUMS, 4, 2))):
+            at = b.const("i32", n * MATRIX_WORDS // WORDS)
+            found = matrices.loaded(memory, at, pitch, shape, use)
+            for k in range(count):
+                e.b.store(e.offset(start, ((0, 8, 12)[n] + k) * SIZE["i32"]), matrices.bits(found, k, shape, use))
+
+    kernel = Kernel("fragment_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    b = SpirvAssembler(features, kernel.name, matrices=True)
+    emit_body(kernel, b, body)
+    return b.finish()
 
 
 def module(kernel: Kernel, features: Features, body: Callable[[Emitter], None]) -> bytes:

@@ -72,7 +72,7 @@ class Geometry:
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits
     sums_group: int = 0  # invocations of a workgroup whose loops have many sums beside them; 0: `group`
-    matrix_units: bool = False  # warps have some
+    unit_types: tuple[str, ...] = ()  # of factors that matrix units of warps multiply
     warpgroups: bool = False  # which have matrix units together
     sorted_lanes: int = SORTED_LANES  # of a sorted tile per invocation, at most
     own_bytes: int = 0  # of arrays that an invocation can have; 0: any number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.schedule.attention import MOST
@@ -19,6 +19,7 @@ from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
 from loopgrad.graph.types import bfloat16, float16, float32
 
+Kind = TypeVar("Kind", AttentionRows, AttentionGradients)
 TYPES: Final = {bfloat16: "b16", float16: "f16", float32: "f32"}
 WARPS: Final = 4
 NARROW: Final = 64  # columns of which registers hold derivatives by 64 others
@@ -140,8 +141,17 @@ def _rows(routine: Routine) -> tuple[AttentionRows, int]:
     warps, tiles, block, held, resident, ahead, turns = tiling(shapes, _warps(routine))
     if turns:
         return AttentionTurns(shapes, warps, tiles, block, held, ahead), resident
-    whole = AttentionRows(shapes, warps, tiles, block, held, ahead)
+    whole = smaller(AttentionRows(shapes, warps, tiles, block, held, ahead), routine.asked_memory)
     return replace(whole, parts=parts_of(whole)), resident
+
+
+def smaller(program: Kind, memory: int) -> Kind:
+    """With rows in registers, or smaller blocks, where a workgroup has no more memory than so many bytes."""
+    if program.memory > memory and program.held and not program.shapes.panels:
+        program = replace(program, held=False)
+    while program.memory > memory and program.block > SIDE:
+        program = replace(program, block=program.block // 2)
+    return program
 
 
 def parts_of(program: AttentionRows) -> int:
@@ -183,7 +193,7 @@ def _needs(program: AttentionRows | AttentionGradients, resident: int) -> Workgr
 def _gradients(routine: Routine, of_keys: bool) -> tuple[AttentionGradients, int]:
     shapes = shapes_of(routine)
     warps, _, block, held, resident, *_ = gradient_tiling(shapes, _warps(routine))
-    return AttentionGradients(shapes, warps, block, of_keys, held), resident
+    return smaller(AttentionGradients(shapes, warps, block, of_keys, held), routine.asked_memory), resident
 
 
 def _refuses_gradient(routine: Routine) -> str:

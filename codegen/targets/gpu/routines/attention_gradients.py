@@ -126,7 +126,7 @@ class _Gradients(ScoreTile):
             c.copied()
             self.b.barrier()
             more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, end), lambda: copy(more))
+            c.copies(c.test("SLessThan", more, end), lambda: copy(more))
             left, right = first(number), second(number)
             saved = self._by_columns(at) if p.of_keys else rows_saved
             weights = self._weights(own[0], left, at, saved)

@@ -136,14 +136,14 @@ class RowTile(ScoreTile):
             more = c.plus(number, 1)
             follows = c.test("SLessThan", c.plus(counter, 1), blocks)
             if p.ahead:
-                self.e.when(follows, lambda: copy(more))
+                c.copies(follows, lambda: copy(more))
                 scores = c.times_held(queries, keys(number), p.block)
             else:
                 c.copy_block(values(number), self.value, at, p.block)
                 scores = c.times_held(queries, keys(number), p.block)
                 c.copied()
                 self.b.barrier()
-                self.e.when(follows, lambda: copy(more))
+                c.copies(follows, lambda: copy(more))
             c.add_product(self.totals, self.weighed(scores, at), values(number))
 
         counted(self.e, blocks, step)

@@ -15,6 +15,7 @@ from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, Depth, LeftRows, MatrixCode, MatrixRows, Sums
 from loopgrad.codegen.targets.gpu.routines.narrow_tiles import NarrowMatrices
 from loopgrad.codegen.targets.gpu.routines.panel_tiles import PanelMatrices
+from loopgrad.codegen.targets.gpu.routines.split_floats import float_matrices
 
 LOG2E: Final = 1 / log(2)
 WORD: Final = 4  # bytes of an f32
@@ -141,7 +142,7 @@ def rows_of(code: MatrixCode, array: Val, number: Val, count: int, width: int) -
 
 def matrix_code(e: Emitter, shapes: Shapes) -> MatrixCode:
     if DEPTHS[shapes.type] is FloatMatrices.depth:
-        return FloatMatrices(e, shapes.type == "f32")
+        return float_matrices(e, shapes.type == "f32")
     return (PanelMatrices if shapes.panels else NarrowMatrices)(e, shapes.type)
 
 

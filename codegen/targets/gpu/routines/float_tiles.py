@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
@@ -55,16 +55,17 @@ class FloatMatrices(MatrixCode):
 
     def __init__(self, e: Emitter, full: bool) -> None:
         super().__init__(e)
-        self.full = full
+        self.full, self.type = full, "tf32"
         self.lead = self.quarter
 
-    def left_factor(self, words: Sequence[Val]) -> FactorParts:
+    def left_factor(self, words: Sequence[Val]) -> Any:
         first = [self._rounded(word) for word in words]
         if not self.full:
             return FactorParts(first, None)
         return FactorParts(first, [self._rest(word, part) for word, part in zip(words, first, strict=True)])
 
-    right_factor = left_factor
+    def right_factor(self, words: Sequence[Val]) -> Any:
+        return self.left_factor(words)
 
     def _rounded(self, word: Val) -> Val:
         """To 11 bits. GPUs' own NaN, whose digits are all ones, would become a zero, which nobody would see beside an
@@ -81,7 +82,7 @@ class FloatMatrices(MatrixCode):
         left = self.less(*[self.b.inst("Bitcast", "f32", x) for x in (word, part)])
         return self.b.inst("Bitcast", "i32", left)
 
-    def product(self, left: FactorParts, right: FactorParts, sums: PartSums) -> PartSums:
+    def product(self, left: Any, right: Any, sums: PartSums) -> PartSums:
         first = self.units.product(left.first, right.first, sums.first, "tf32")
         if left.rest is None or right.rest is None:
             return PartSums(first, None)
@@ -125,9 +126,9 @@ class FloatMatrices(MatrixCode):
             self.put(totals, tile, total)
 
     def several(self, held: HeldRows, place: Val, count: int) -> list[Val]:
-        return [self.b.shared_get(held.array, self.plus(place, n), "i32") for n in range(count)]
+        return self.units.words_at(held.array, place, count)
 
-    def _as_factor(self, eight: Sequence[Val]) -> FactorParts:
+    def _as_factor(self, eight: Sequence[Val]) -> Any:
         """Sums of 8 columns as a left factor: of the pairs' first ones, then of the others."""
         return self.left_factor([self.b.inst("Bitcast", "i32", eight[i]) for i in (0, 2, 1, 3)])
 

@@ -85,10 +85,12 @@ class RowVariables:
 class MatrixCode(GroupCode):
     """Instructions of one invocation, number `lane` of warp number `warp`. It has, of 16 rows, number `row` and the one
     8 after it, and of sums the columns from `column` on, in pairs; of left factors those from `lead` on, one word of
-    each chunk. Elements are of a type of `depth.bytes`, which memory of the workgroup calls `element`."""
+    each chunk. Elements are of a type of `depth.bytes`, which memory of the workgroup calls `element`, and products
+    `type`."""
 
     depth: ClassVar[Depth]
     element: ClassVar[str]
+    type: str
     lead: Val
 
     def __init__(self, e: Emitter) -> None:
@@ -211,6 +213,10 @@ class MatrixCode(GroupCode):
 
     # rows in memory of the workgroup
 
+    def copies(self, there: Val, begin: Callable[[], None]) -> None:
+        """begin() copies, where they are `there`."""
+        self.units.copies(there, begin, self.e.when)
+
     def copied(self) -> None:
         """What was begun is there, for this invocation; for others after a barrier."""
         self.units.copied()
@@ -221,7 +227,7 @@ class MatrixCode(GroupCode):
     def held_twice(self, block: int, width: int, blocks: int = 2) -> Callable[[Val], HeldRows]:
         """Memory for two blocks; gives one of them by a number (i32)."""
         size, padded = self.depth.held_elements(block, width), self.depth.padded(width)
-        array = self.b.shared(self.element, blocks * size)
+        array = self.units.memory(self.element, blocks * size)
         pitch = padded + self.depth.chunk
 
         def of(number: Val) -> HeldRows:
@@ -297,24 +303,21 @@ class MatrixCode(GroupCode):
 
     def left_rows(self, held: HeldRows, first: Val) -> LeftRows:
         """16 rows of a block from `first` (i32) on, read when they are used."""
-        eight, own = self.divided(self.lane, 8)
-        half, lower = self.divided(eight, 2)
-        line = self.plus(first, self.plus(self.times(lower, 8), own))
-        start = self.cell(held, line, self.times(half, self.depth.chunk))
-        return lambda k: self.units.parts(held.array, self.plus(start, k * self.depth.elements), self.element, False)
+        words = self.units.blocks(held.array, self.cell(held, first, self.i32(0)), held.pitch, self.type, False, False)
+        return lambda k: words(k * self.depth.elements)
+
+    def right_blocks(self, held: HeldRows, turned: bool = False) -> Callable[[int], list[Val]]:
+        """Pairs of right factors from a block."""
+        return self.units.blocks(held.array, held.start, held.pitch, self.type, True, turned)
 
     def times_held(self, left: Sequence[LeftRows], held: HeldRows, block: int) -> list[Sums]:
         """left @ held.T of each of the tiles: `block` columns."""
         found = [[self.begun() for _ in range(block // 8)] for _ in left]
-        eight, own = self.divided(self.lane, 8)
-        upper, half = self.divided(eight, 2)
-        line = self.plus(self.times(upper, 8), own)
-        start = self.cell(held, line, self.times(half, self.depth.chunk))
+        words = self.right_blocks(held)
         for k in range(held.width // self.depth.elements):
             factors = [self.left_factor(rows(k)) for rows in left]
             for n in range(block // SIDE):
-                place = self.plus(start, n * SIDE * held.pitch + k * self.depth.elements)
-                right = self.units.parts(held.array, place, self.element, False)
+                right = words(n * SIDE * held.pitch + k * self.depth.elements)
                 for side in (0, 1):
                     pair = self.right_factor(right[2 * side : 2 * side + 2])
                     for factor, sums in zip(factors, found, strict=True):

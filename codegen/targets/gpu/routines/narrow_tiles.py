@@ -59,16 +59,12 @@ class NarrowMatrices(MatrixCode):
                 )
 
     def add_product(self, totals: RowVariables, left: Sequence[Sums], held: HeldRows) -> None:
-        eight, own = self.divided(self.lane, 8)
-        upper, half = self.divided(eight, 2)
-        line = self.plus(self.times(half, 8), own)
-        start = self.cell(held, line, self.times(upper, self.depth.chunk))
+        words = self.right_blocks(held, turned=True)
         found = [self.taken(totals, tile) for tile in range(len(left))]
         for k in range(len(left[0]) // 2):
             factors = [self._as_factor(sums[2 * k], sums[2 * k + 1]) for sums in left]
             for n in range(held.width // SIDE):
-                place = self.plus(start, k * SIDE * held.pitch + n * SIDE)
-                right = self.units.parts(held.array, place, self.element, True)
+                right = words(k * SIDE * held.pitch + n * SIDE)
                 for factor, sums in zip(factors, found, strict=True):
                     for side in (0, 1):
                         pair = right[2 * side : 2 * side + 2]

@@ -86,7 +86,7 @@ class _NarrowTile(WindowTile):
         c, p = self.code, self.p
         self.b.barrier()  # the blocks of the tile before are still read
         kernel = c.held_twice(p.across, BLOCK)
-        self.array = self.b.shared("i16", 2 * BLOCK * (p.columns + PITCH))
+        self.array = c.units.memory("i16", 2 * BLOCK * (p.columns + PITCH))
         totals = c.variables(1, p.across)
         turn, pair = c.divided(c.own, p.columns // 2)
         self.pair, self.begin = c.times(pair, 2), c.times(turn, self._each)
@@ -132,7 +132,7 @@ class _NarrowTile(WindowTile):
             low, high = [self.b.inst("UConvert", "i32", x) for x in pair]
             word = c.op("BitwiseOr", low, c.times(high, 1 << 16))
             place = c.plus(c.plus(start, self.pair), c.op("IMul", c.plus(self.begin, k), self._pitch))
-            self.b.shared_set(self.array, c.divided(place, 2)[0], word)
+            c.units.put(self.array, c.divided(place, 2)[0], word)
 
     @property
     def _pitch(self) -> int:
@@ -149,13 +149,10 @@ class _NarrowTile(WindowTile):
 
     def _places(self, number: Val) -> LeftRows:
         """The windows at this warp's places as left factors."""
-        c = self.code
-        eight, own = c.divided(c.lane, 8)
-        further, right = c.divided(eight, 2)
-        line = c.plus(c.times(further, 8), own)
-        column = c.plus(c.times(c.warp, SIDE), c.times(right, 8))
-        start = c.plus(c.plus(self._start(number), column), c.op("IMul", line, self._pitch))
-        return lambda k: c.units.parts(self.array, c.plus(start, k * SIDE * self._pitch), "i16", True)
+        c, p = self.code, self.p
+        start = c.plus(self._start(number), c.times(c.warp, SIDE))
+        words = c.units.blocks(self.array, start, self._pitch, p.type, False, True)
+        return lambda k: words(k * SIDE * self._pitch)
 
     def _store(self, totals: RowVariables) -> None:
         c, p = self.code, self.p

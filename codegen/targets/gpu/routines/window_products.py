@@ -22,8 +22,11 @@ from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, MatrixCode, RowVariables
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
+from loopgrad.codegen.targets.gpu.routines.split_floats import float_matrices
 from loopgrad.graph.primitives.window_products import RANK
+from loopgrad.graph.types import bfloat16, float16, float32
 
+FACTORS: Final = {bfloat16: ("b16",), float16: ("f16",), float32: ("tf32", "b16")}  # of one of these types
 WARPS: Final = 4
 BLOCK: Final = 32  # elements of windows
 ACROSS: Final = 32  # places of a warp, which an invocation reads in fours
@@ -145,7 +148,7 @@ class WindowTile(ABC):
             c.copied()
             self.b.barrier()
             more = c.plus(number, 1)
-            self.e.when(c.test("SLessThan", more, blocks), lambda: copy(more))
+            c.copies(c.test("SLessThan", more, blocks), lambda: copy(more))
             work(number, more)
 
         counted(self.e, c.i32(blocks), step)
@@ -214,13 +217,13 @@ class _ResultTile(WindowTile):
     code: FloatMatrices
 
     def make_code(self) -> FloatMatrices:
-        return FloatMatrices(self.e, self.p.full)
+        return float_matrices(self.e, self.p.full)
 
     def emit(self) -> None:
         c, p = self.code, self.p
         self.b.barrier()  # the blocks of the tile before are still read
         sizes = [p.rows * p.pitches[0], BLOCK * p.pitches[1]]
-        arrays = [self.b.shared("i32", 2 * size) for size in sizes]
+        arrays = [c.units.memory("i32", 2 * size) for size in sizes]
 
         def held(number: Val) -> Blocks:
             turn = c.divided(number, 2)[1]
@@ -322,8 +325,9 @@ def _refuses(routine: Routine) -> str:
 
 
 def refusal(routine: Routine, of: Callable[[Routine], WindowProducts]) -> str:
-    if not routine.geometry.matrix_units:
-        return "there are no matrix units"
+    dtype = routine.inputs[0].type.dtype
+    if not set(FACTORS[dtype]).intersection(routine.geometry.unit_types):
+        return f"there are no matrix units for {dtype}"
     if len(routine.inputs[1].type.shape) > RANK:
         return "several convolutions"
     needed = of(routine).memory
