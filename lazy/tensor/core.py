@@ -20,7 +20,7 @@ from loopgrad.graph.build import Scope, current_scope, emit
 from loopgrad.graph.complex_numbers.parts import complex_constant
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf, Noted, Value, attrs_of_const, is_made
-from loopgrad.graph.primitives.elementwise import cast_array
+from loopgrad.graph.primitives.casting import cast_array
 from loopgrad.graph.python_numbers import known_number, require
 from loopgrad.graph.ranges import limits, noted, outermost
 from loopgrad.graph.types import DType, TensorType, bfloat16, int64

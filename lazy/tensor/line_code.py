@@ -4,7 +4,7 @@ it was, and runs its program.
     a * 2.5 + b          def taken(t, p0):
                              if row.expression is not expression: row.begin(expression)
                              elif (count := row.count + 1) < row.next: row.count = count
-                             elif (found := together(t, p0)) is not None: return found
+                             elif (found := batched(t, p0)) is not None: return found
                              if current() is not config or p0.known is not None or len(p0.note) != 4: return None
                              p1, p2 = p0.note[1]
                              p3, p4 = p1.note[1]
@@ -42,14 +42,14 @@ LineCode = Callable[[Any, Noted], Buffer | None]
 
 class Running(NamedTuple):
     """What the code of a line does with what it takes. `row` counts how often its `expression` comes in a row, until
-    it is worth a look whether more are computed `together` (`lazy.tensor.alike_tensors`). `config`: the settings in
-    force, by what gives the `current` ones; `device`: in full. `versions_of` gives the session's programs, or None;
-    where there is none for the numbers, the elements come `otherwise`. `run`: a program's only output, as a leaf with
-    the expression `result`."""
+    it is worth a look whether more are computed with it (`batched`: `lazy.tensor.alike_tensors`). `config`: the
+    settings in force, by what gives the `current` ones; `device`: in full. `versions_of` gives the session's programs,
+    or None; where there is none for the numbers, the elements come `otherwise`. `run`: a program's only output, as a
+    leaf with the expression `result`."""
 
     row: Any
     expression: Any
-    together: LineCode
+    batched: LineCode
     config: Any
     current: Callable[[], Any]
     device: str
@@ -64,7 +64,7 @@ MOST_PAIRS: Final = 3  # values that are compared each with each
 _IN_A_ROW: Final = (
     " if row.expression is not expression: row.begin(expression)",
     " elif (count := row.count + 1) < row.next: row.count = count",
-    " elif (found := together(t, p0)) is not None: return found",
+    " elif (found := batched(t, p0)) is not None: return found",
 )
 _NAMES: Final = {"getrefcount": getrefcount, "open_numbers": open_numbers}
 

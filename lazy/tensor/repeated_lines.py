@@ -213,8 +213,8 @@ def _often(
                 SESSION.outgrew(versions)
             return None
 
-    together, config, name, versions = partial(computed_in_a_row, expression), lines.config, lines.name, line.versions
-    return code(Running(IN_A_ROW, expression, together, config, current, name, versions, run, otherwise, result))
+    batched, config, name, versions = partial(computed_in_a_row, expression), lines.config, lines.name, line.versions
+    return code(Running(IN_A_ROW, expression, batched, config, current, name, versions, run, otherwise, result))
 
 
 class Lines:

@@ -37,7 +37,7 @@ class Container(NamedTuple):
 
 def leaves_code(placed: Container, named: Container) -> Callable[[Any, Any], list[Any] | None] | None:
     """What takes the leaves of arguments of these parts, None from others; None where the parts are many."""
-    code = _Code()
+    code = _TreeCode()
     names = code.named(), code.named()
     for part, name in zip((placed, named), names, strict=True):
         code.take(part, name)
@@ -52,7 +52,7 @@ def tree_code(part: Container) -> Callable[[Sequence[Any]], Any] | None:
     """What makes a tree of these parts from its leaves; None where the parts are many, or deep inside each other."""
     if _depth(part) > MOST_DEEP:
         return None
-    code = _Code()
+    code = _TreeCode()
     tree = code.put(part)
     if len(code.leaves) > MOST_PARTS:
         return None
@@ -65,7 +65,7 @@ def _depth(part: Container | None) -> int:
     return 0 if part is LEAF else 1 + max(map(_depth, part.children), default=0)
 
 
-class _Code:
+class _TreeCode:
     """Lines that take a tree apart; the names of its `leaves`, in order, and of the `keys` that dicts have."""
 
     def __init__(self) -> None:
