@@ -220,6 +220,11 @@ ERRORS: Final = {
     """,
     "ValueError": """
         lg.matrix_norm(lg.ones((2, 2)), ord='x')
+        lg.vector_norm(lg.ones(2), ord='nuc')
+        lg.linalg.norm(lg.ones(2), ord=(1, 2))
+        lg.result_type()
+        lg.ndimage.uniform_filter1d(lg.ones(3), 0)
+        lg.ndimage.zoom(lg.ones(3), -1.0)
         lg.fft.fft(lg.ones(3), norm='none')
         lg.fft.irfft2(lg.ones((2, 2)), norm='x')
         lg.linalg.norm(lg.ones((2, 2)), ord='x')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
+from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, moveaxis
 from loopgrad.lazy.numpy.reduction import max, min, sum
 from loopgrad.lazy.numpy.smooth_functions import root_of_squares
 from loopgrad.lazy.numpy.special_values import where
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import as_float, normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
@@ -39,7 +40,8 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     """The norm over the axes (None: all): sum(abs(x)**ord)**(1/ord); the largest or smallest absolute value for
     infinity (of nothing 0) and its negative, the number of elements that aren't 0 for 0. `ord` None is 2.
 
-    Integers give the default float, `keepdims` keeps reduced axes with extent 1. The derivative at zeros is 0.
+    Integers give the default float, `keepdims` keeps reduced axes with extent 1. The derivative at zeros is 0. Raises
+    ValueError for an `ord` that isn't a number.
 
     >>> lg.vector_norm(lg.asarray([3.0, 4.0])), lg.vector_norm(lg.asarray([3.0, -4.0]), ord=np.inf)
     (Tensor(5., dtype=float64), Tensor(4., dtype=float64))
@@ -47,6 +49,8 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     t = as_float(x)
     if ord is None or ord == 2:
         return root_of_squares(sum(square_of_size(t), axis=axis, keepdims=keepdims))
+    if not isinstance(ord, Real | TensorCore):
+        raise ValueError(explained("vector_norm", "a number as ord", repr(ord), "see matrix_norm for others"))
     if ord == float("inf"):
         return _largest(t)(absolute(t), axis=axis, keepdims=keepdims)
     if ord == float("-inf"):

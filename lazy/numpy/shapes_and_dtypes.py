@@ -178,11 +178,13 @@ def promote_types(a: Any, b: Any, /) -> DType:
 def result_type(*operands: Any) -> Any:
     """The dtype that an operation on these tensors, dtypes and Python scalars has.
 
-    Promotion is NumPy 2's: a Python scalar gives way unless its kind is higher.
+    Promotion is NumPy 2's: a Python scalar gives way unless its kind is higher. Raises ValueError for no operand.
 
     >>> lg.result_type(lg.int32, lg.float32), lg.result_type(lg.float32, 1.0)
     (float64, float32)
     """
+    if not operands:
+        raise ValueError(explained("result_type", "at least one operand", "none", "pass tensors, dtypes or numbers"))
     parts = []
     for x in operands:
         if is_scalar(x):

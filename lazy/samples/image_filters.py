@@ -179,11 +179,13 @@ def uniform_filter1d(
     input: ArrayLike, size: int, axis: int = -1, *, mode: str = "reflect", cval: ArrayLike = 0.0, origin: int = 0
 ) -> Tensor:
     """The mean of `size` elements around each one along an axis. Shapes, dtypes, modes and errors are those of
-    `correlate1d`.
+    `correlate1d`; a size below 1 raises ValueError.
 
     >>> lg.ndimage.uniform_filter1d([0.0, 3.0, 0.0], 3)
     Tensor([1., 1., 1.], dtype=float64)
     """
+    if size < 1:
+        raise ValueError(explained("uniform_filter1d", "a size of at least 1", size, "pass the number of elements"))
     return correlate1d(input, np.full(size, 1.0 / size), axis, mode=mode, cval=cval, origin=origin)
 
 

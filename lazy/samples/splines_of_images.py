@@ -227,13 +227,15 @@ def zoom(
 ) -> Tensor:  # fmt: skip
     """The array in another size: each extent times `zoom`, a float or one for each axis, rounded. The first and the
     last element stay what they are; with `grid_mode` the borders around them do. Orders, modes and errors are those of
-    `map_coordinates`.
+    `map_coordinates`; a negative `zoom` raises ValueError.
 
     >>> lg.ndimage.zoom(lg.asarray([0.0, 1.0]), 1.5, order=1)
     Tensor([0. , 0.5, 1. ], dtype=float64)
     """
     x = as_float(input)
     factors = [float(f) for f in np.broadcast_to(np.asarray(zoom, float), len(x.shape))]
+    if any(f < 0.0 for f in factors):
+        raise ValueError(explained("zoom", "factors of at least 0", zoom, "flip the axis for the other direction"))
     shape = tuple([round(n * f) for n, f in zip(x.shape, factors, strict=True)])
     if grid_mode:
         steps = [n / m if m else 1.0 for n, m in zip(x.shape, shape, strict=True)]
