@@ -255,10 +255,14 @@ class _LaneWalk:
 
     def whole(self, node: Node) -> None:
         """A routine makes all of its results at once: lanes can't share what it works on, and each would make it again
-        where all elements are at hand."""
-        for i, v in enumerate(node.operands):
-            if self.shape and self.leads(v) and moved_axes(node, i, self.leading) is None:
-                self.blame(node, f"{node.op} combines elements of different lanes")
+        where all elements are at hand. Nor what it makes: an extent of its results that happens to be that of the lanes
+        (a matrix of 9 x 7 has 7 singular values) isn't theirs."""
+        if not self.shape:
+            return
+        led = [i for i, v in enumerate(node.operands) if self.leads(v)]
+        mixes = any(moved_axes(node, i, self.leading) is None for i in led)
+        if mixes or (not led and any(map(self.leads, node.results))):
+            self.blame(node, f"{node.op} combines elements of different lanes")
 
     def confined(self, node: Node, value: Value, access: Access) -> None:
         """The value is stored (carry, stack): per lane where S-shaped, else it must be uniform."""

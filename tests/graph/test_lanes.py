@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.graph import matrix_ops as mx
 from loopgrad.graph import ops
 from loopgrad.graph.accumulators import is_accumulator, passed
 from loopgrad.graph.build import trace
@@ -321,3 +322,13 @@ def test_an_iota_is_seen_through_what_only_moves_it():
 
     graph, _ = trace(function, [])
     assert [iota_axis(v) for v in graph.outputs] == [1, None]
+
+
+def test_what_a_routine_makes_at_once_has_no_lanes():
+    """9 x 7 matrices have 7 singular values, each of all elements; where there are several matrices, these are lanes."""
+
+    def loop(count, a, x):
+        return traced_for(count, [x], lambda k, x: [ops.add(x, mx.svdvals(a))])
+
+    assert lane_domain(last_region(loop, i(), f(9, 7), f(7))).shape == ()
+    assert lane_domain(last_region(loop, i(), f(4, 9, 7), f(4, 7))).shape == (4,)

@@ -124,3 +124,23 @@ def test_matrices_that_are_stacked_before_they_are_factorised(device, shape):
     slopes = lg.compile(lg.grad(size, argnums=range(len(squares))))(*squares)
     for slope in slopes:
         near(slope, np.eye(shape[1]))
+
+
+TALL = {
+    "values": (lambda m, a: m.linalg.svd(a, compute_uv=False), (9, 7), 0),
+    "complex values": (lambda m, a: m.linalg.svd(a, compute_uv=False), (3, 2), 1j),
+    "triangle": (lambda m, a: m.abs(m.linalg.qr(a)[1]), (9, 7), 0),
+    "inverse": (lambda m, a: m.linalg.pinv(a), (9, 7), 0),
+}
+
+
+@pytest.mark.parametrize("name", TALL)
+def test_results_as_long_as_what_goes_on_with_them(device, name):
+    """What is made of a tall matrix at once is as long as the vector it is added to, whose elements could be lanes."""
+    function, shape, unit = TALL[name]
+    a = RNG.standard_normal((2, *shape)) + unit * RNG.standard_normal((2, *shape))
+    start = np.zeros_like(function(np, a[0]))
+    one = lambda a: lg.fori_loop(0, 3, lambda k, x: x + function(lg, a * (k + 1.0)), lg.asarray(start))
+    expected = [sum(function(np, x * k) for k in (1.0, 2.0, 3.0)) for x in a]
+    near(lg.compile(one)(lg.asarray(a[0])), expected[0])
+    near(lg.compile(lg.vmap(one))(lg.asarray(a)), expected)
