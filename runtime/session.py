@@ -52,7 +52,8 @@ NEVER_DIRECT: Final = 1 << 62  # nanoseconds
 COMPILING: Final = 20_000_000, 300_000
 """Nanoseconds that compiling takes, about: a program, and a node of it."""
 PLANNING: Final = 20_000
-"""The same of planning a node of a long program, which is done for each run as long as that isn't compiled."""
+"""The same of planning a node of a program, which is done for each run of a long one as long as that isn't compiled,
+and for other numbers where plans depend on these."""
 
 Key = tuple[str, Options, Words | bytes]
 """Device, options, and the structure: words, or the digest of a graph that has none."""
@@ -302,6 +303,8 @@ def _direct(
         if program is None or _worth_compiling(program.work, nodes):
             return None
         decided.varied = decided.varied or constants != decided.constants
+        if versions.direct is not None:
+            decided.spent += PLANNING * nodes  # which each run with other numbers takes
         versions.direct = constants, program
     decided.spent += program.work
     return program

@@ -15,7 +15,7 @@ from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
 from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -78,7 +78,7 @@ def _at_zero(x: Tensor) -> Tensor:
     return where(x == 0.0, log(where(x == 0.0, x, 1.0)), float("nan"))
 
 
-@repeated
+@repeated_formula
 def j0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 0; the shape stays, integers give the default float.
 
@@ -88,7 +88,7 @@ def j0(x: ArrayLike, /) -> Tensor:
     return of_domain("j0", lambda x: _j(0, x), x)
 
 
-@repeated
+@repeated_formula
 def j1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the first kind and order 1; the shape stays, integers give the default float.
 
@@ -98,7 +98,7 @@ def j1(x: ArrayLike, /) -> Tensor:
     return of_domain("j1", lambda x: _j(1, x), x)
 
 
-@repeated
+@repeated_formula
 def y0(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 0: -inf at 0, NaN below; the shape stays, integers give the
     default
@@ -110,7 +110,7 @@ def y0(x: ArrayLike, /) -> Tensor:
     return of_domain("y0", lambda x: _y(0, x), x)
 
 
-@repeated
+@repeated_formula
 def y1(x: ArrayLike, /) -> Tensor:
     """The Bessel function of the second kind and order 1: -inf at 0, NaN below; the shape stays, integers give the
     default
@@ -122,7 +122,7 @@ def y1(x: ArrayLike, /) -> Tensor:
     return of_domain("y1", lambda x: _y(1, x), x)
 
 
-@repeated
+@repeated_formula
 def i0e(x: ArrayLike, /) -> Tensor:
     """exp(-|x|) * i0(x); the shape stays, integers give the default float.
 
@@ -152,7 +152,7 @@ def _i1(x: Tensor, scaled: bool) -> Tensor:
     return where(near, series, where(below, -far, far))
 
 
-@repeated
+@repeated_formula
 def i1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the first kind and order 1; the shape stays, integers give the default float.
 
@@ -162,7 +162,7 @@ def i1(x: ArrayLike, /) -> Tensor:
     return of_domain("i1", lambda x: _i1(x, scaled=False), x)
 
 
-@repeated
+@repeated_formula
 def i1e(x: ArrayLike, /) -> Tensor:
     """exp(-|x|) * i1(x); the shape stays, integers give the default float.
 
@@ -192,7 +192,7 @@ def _k(order: int, x: Tensor, scaled: bool) -> Tensor:
     return where(near, where(x > 0.0, series, -_at_zero(x)), far)
 
 
-@repeated
+@repeated_formula
 def k0(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the second kind and order 0: infinite at 0, NaN below; the shape stays, integers
     give the default float.
@@ -203,7 +203,7 @@ def k0(x: ArrayLike, /) -> Tensor:
     return of_domain("k0", lambda x: _k(0, x, scaled=False), x)
 
 
-@repeated
+@repeated_formula
 def k0e(x: ArrayLike, /) -> Tensor:
     """exp(x) * k0(x); the shape stays, integers give the default float.
 
@@ -213,7 +213,7 @@ def k0e(x: ArrayLike, /) -> Tensor:
     return of_domain("k0e", lambda x: _k(0, x, scaled=True), x)
 
 
-@repeated
+@repeated_formula
 def k1(x: ArrayLike, /) -> Tensor:
     """The modified Bessel function of the second kind and order 1: infinite at 0, NaN below; the shape stays, integers
     give the default float.
@@ -224,7 +224,7 @@ def k1(x: ArrayLike, /) -> Tensor:
     return of_domain("k1", lambda x: _k(1, x, scaled=False), x)
 
 
-@repeated
+@repeated_formula
 def k1e(x: ArrayLike, /) -> Tensor:
     """exp(x) * k1(x); the shape stays, integers give the default float.
 

@@ -24,7 +24,7 @@ from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import as_float, normal_axes
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -49,7 +49,7 @@ def log1p_minus(e: Tensor, whole: Tensor | None = None) -> Tensor:
     return where(small, inner, logarithm - far)
 
 
-@repeated
+@repeated_formula
 def softplus(x: ArrayLike, /) -> Tensor:
     """log(1 + exp(x)) without overflow; the shape stays, integers give the default float.
 
@@ -59,7 +59,7 @@ def softplus(x: ArrayLike, /) -> Tensor:
     return logaddexp(x, 0.0)
 
 
-@repeated
+@repeated_formula
 def log_expit(x: ArrayLike, /) -> Tensor:
     """log(1 / (1 + exp(-x))), accurate on both sides; the shape stays, integers give the default float.
 
@@ -69,7 +69,7 @@ def log_expit(x: ArrayLike, /) -> Tensor:
     return -logaddexp(-as_tensor(x), 0.0)
 
 
-@repeated
+@repeated_formula
 def logit(x: ArrayLike, /) -> Tensor:
     """log(x / (1 - x)), the inverse of `expit`; infinite at 0 and 1, NaN beyond. The shape stays, integers give the
     default float.
@@ -87,7 +87,7 @@ def _logit(x: Tensor) -> Tensor:
     return where(middle, inner, log(outer) - log1p(-outer))
 
 
-@repeated
+@repeated_formula
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(y), and 0 where x is 0 (NaN where y is NaN). Operands broadcast; integers give the default float. At x
     = 0
@@ -104,7 +104,7 @@ def xlogy(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("xlogy", product, x, y)
 
 
-@repeated
+@repeated_formula
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(1 + y), and 0 where x is 0 (NaN where y is NaN). Operands broadcast; integers give the default float.
 
@@ -119,7 +119,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("xlog1py", product, x, y)
 
 
-@repeated
+@repeated_formula
 def entr(x: ArrayLike, /) -> Tensor:
     """-x * log(x), 0 at 0, -inf below; the shape stays, integers give the default float.
 
@@ -156,7 +156,7 @@ def _divergence(x: Tensor, y: Tensor, linear: bool) -> Tensor:
     return where(inside, result, where(nothing, y if linear else 0.0, float("inf")))
 
 
-@repeated
+@repeated_formula
 def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(x / y) for positive x and y, 0 where x is 0 and y isn't negative, else infinite. Operands broadcast;
     integers give the default float.
@@ -167,7 +167,7 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     return of_domain("rel_entr", lambda x, y: _divergence(x, y, linear=False), x, y)
 
 
-@repeated
+@repeated_formula
 def kl_div(x: ArrayLike, y: ArrayLike, /) -> Tensor:
     """x * log(x / y) - x + y for positive x and y, without losing digits where they are close; y where x is 0 and y
     isn't
@@ -185,7 +185,7 @@ def _as_floats(op: str, x: ArrayLike, axis: Any) -> Tensor:
     return as_float(t)
 
 
-@repeated
+@repeated_formula
 def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     """x - logsumexp(x) along `axis` (an int, several, or None for all); the shape stays, integers give the default
     float.
@@ -198,7 +198,7 @@ def log_softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     return result
 
 
-@repeated
+@repeated_formula
 def softmax(x: ArrayLike, /, axis: Any = None) -> Tensor:
     """exp(x) over its sum along `axis` (an int, several, or None for all); the shape stays, integers give the default
     float.

@@ -39,7 +39,7 @@ from loopgrad.lazy.special.coefficients import LGAMMA1P
 from loopgrad.lazy.special.entropies import log1p_minus
 from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, cast
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -108,7 +108,7 @@ def log_rise(a: Tensor, c: Tensor) -> Tensor:
     return bend + where(small, a * log(at / start) - log1p(raised), 0.0)
 
 
-@repeated
+@repeated_formula
 def gamma(x: ArrayLike, /) -> Tensor:
     """The gamma function: infinite at 0 with its sign, NaN at negative whole numbers; the shape stays, integers give
     the
@@ -160,7 +160,7 @@ def _positive_gamma(x: Tensor) -> Tensor:
     return where(exact, round(where(exact, value, 1.0)), value)
 
 
-@repeated
+@repeated_formula
 def gammasgn(x: ArrayLike, /) -> Tensor:
     """The sign of the gamma function: 1 for positive numbers, NaN at negative whole ones; the shape stays, integers
     give
@@ -181,7 +181,7 @@ def gammasgn(x: ArrayLike, /) -> Tensor:
     return of_domain("gammasgn", sign, x)
 
 
-@repeated
+@repeated_formula
 def factorial(n: ArrayLike, /) -> Tensor:
     """gamma(n + 1), and 0 for negative numbers, as SciPy's; the shape stays, integers give the default float.
 
@@ -191,7 +191,7 @@ def factorial(n: ArrayLike, /) -> Tensor:
     return of_domain("factorial", lambda n: where(n < 0.0, 0.0, _gamma(where(n < 0.0, 0.0, n) + 1.0)), n)
 
 
-@repeated
+@repeated_formula
 def betaln(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     """The logarithm of `beta` of positive numbers, where that underflows too; NaN for negative ones. Operands
     broadcast;
@@ -241,7 +241,7 @@ def _long_betaln(small: Tensor, large: Tensor) -> Tensor:
     return sides + scale + ((log_scaled(small) + log_scaled(large)) - log_scaled(total))
 
 
-@repeated
+@repeated_formula
 def beta(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     """gamma(a) * gamma(b) / gamma(a + b) of positive numbers, without overflow on the way; NaN for negative ones.
     Operands
@@ -277,7 +277,7 @@ def power_over_gamma(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     return where(brief, few, sqrt(p / (2.0 * math.pi))), where(brief, short, long)
 
 
-@repeated
+@repeated_formula
 def zeta(s: ArrayLike, q: ArrayLike = 1.0, /) -> Tensor:
     """Riemann's zeta function, or Hurwitz's: the sum of (q + k)**-s over all k from 0, for s above 1. Operands
     broadcast; integers give the default float.
@@ -350,7 +350,7 @@ def hurwitz(s: Tensor, q: Tensor) -> Tensor:
     )
 
 
-@repeated
+@repeated_formula
 def polygamma(n: int, x: ArrayLike, /) -> Tensor:
     """The n-th derivative of `digamma` for a Python int n of at least 0: infinite at 0 and negative whole numbers. The
     shape stays, integers give the default float. Raises TypeError or ValueError for another n.

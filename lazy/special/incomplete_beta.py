@@ -35,7 +35,7 @@ from loopgrad.lazy.special.gamma_functions import log_gamma_above, log_rise, log
 from loopgrad.lazy.special.incomplete_gamma import expm1_minus, left_to_one, product, rule
 from loopgrad.lazy.special.operands import INFINITY, NAN, is_double, of_domain
 from loopgrad.lazy.tensor.core import ArrayLike, cast, wrap
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -44,7 +44,7 @@ PUBLIC_SPECIAL: Final = "betainc betaincc"
 STEPS: Final = 10
 
 
-@repeated
+@repeated_formula
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularised incomplete beta function: the integral of t**(a - 1) (1 - t)**(b - 1) / B(a, b) from 0 to x.
 
@@ -57,7 +57,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     return of_domain("betainc", lambda a, b, x: _incomplete(a, b, x)[0], a, b, x)
 
 
-@repeated
+@repeated_formula
 def betaincc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Tensor:
     """1 - betainc(a, b, x), accurate where it is small.
 

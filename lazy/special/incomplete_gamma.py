@@ -26,7 +26,7 @@ from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.gamma_functions import log_gamma_above, power_over_gamma
 from loopgrad.lazy.special.operands import INFINITY, NAN, exp_or_zero, is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike, wrap
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -51,7 +51,7 @@ def expm1_minus(u: Tensor) -> Tensor:
     return where(small, (near * near) * polynomial(terms, near), expm1(u) - u)
 
 
-@repeated
+@repeated_formula
 def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularised lower incomplete gamma function: the integral of t**(a - 1) exp(-t) / gamma(a) from 0 to x.
 
@@ -63,7 +63,7 @@ def gammainc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     return of_domain("gammainc", lambda a, x: _incomplete(a, x)[0], a, x)
 
 
-@repeated
+@repeated_formula
 def gammaincc(a: ArrayLike, x: ArrayLike, /) -> Tensor:
     """The regularised upper incomplete gamma function, 1 - gammainc(a, x), accurate where it is small.
 

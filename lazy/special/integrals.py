@@ -13,7 +13,7 @@ from loopgrad.lazy.special import coefficients as terms
 from loopgrad.lazy.special.coefficients import Series
 from loopgrad.lazy.special.operands import chebyshev, is_double, of_domain, overflowing, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -42,7 +42,7 @@ def _piece(x: Tensor, a: float, b: float) -> tuple[Tensor, Tensor]:
     return inside, where(inside, x, b if b < INFINITY else 2.0 * a)
 
 
-@repeated
+@repeated_formula
 def exp1(x: ArrayLike, /) -> Tensor:
     """The integral of exp(-t) / t from x to infinity: infinite at 0, NaN below; the shape stays, integers give the
     default float.
@@ -64,7 +64,7 @@ def _exp1(x: Tensor) -> Tensor:
     return where(first, near, where(second | third, scaled * (exp(-outer) / outer), outside))
 
 
-@repeated
+@repeated_formula
 def expi(x: ArrayLike, /) -> Tensor:
     """The integral of exp(t) / t from minus infinity to x (its principal value where x is positive): -inf at 0; the
     shape
@@ -96,7 +96,7 @@ def _expi(x: Tensor) -> Tensor:
     return where(below, -_exp1(where(below, -x, 1.0)), where(x == 0.0, at_zero, where(x > 0.0, right, x)))
 
 
-@repeated
+@repeated_formula
 def sici(x: ArrayLike, /) -> tuple[Tensor, Tensor]:
     """The integrals of sin(t) / t from 0 to x, and of cos(t) / t from infinity to x, which is -inf at 0 and even
     but for infinity. The shape stays, integers give the default float.
@@ -142,7 +142,7 @@ def _ci(x: Tensor) -> Tensor:
     return where(near, where(size > 0.0, series, at_zero), where(isnan(x), x, far))
 
 
-@repeated
+@repeated_formula
 def spence(x: ArrayLike, /) -> Tensor:
     """The integral of log(t) / (1 - t) from 1 to x, the dilogarithm of 1 - x; NaN below 0. The shape stays, integers
     give

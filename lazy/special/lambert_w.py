@@ -11,7 +11,7 @@ from loopgrad.lazy.numpy.elementwise import absolute, log, log1p, sqrt, stop_gra
 from loopgrad.lazy.numpy.special_values import isinf, where
 from loopgrad.lazy.special.operands import is_double, of_domain, polynomial
 from loopgrad.lazy.tensor.core import ArrayLike
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 from loopgrad.lazy.transforms.own_rules import custom_jvp
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ AT_ZERO: Final = (1.0, -1.0, 3 / 2, -8 / 3, 125 / 24, -54 / 5, 16807 / 720)  # o
 SMALL: Final = 3e-3
 
 
-@repeated
+@repeated_formula
 def lambertw(x: ArrayLike, /, k: int = 0) -> Tensor:
     """The real w with w * exp(w) = x: the branch above -1, or with k = -1 the one below, which ends at 0 in -inf.
 

@@ -13,7 +13,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.special.coefficients import ERFCINV_BEYOND, ERFCINV_MIDDLE, ERFCX, ERFINV
 from loopgrad.lazy.special.operands import chebyshev, exp_of_square, of_domain, overflowing
 from loopgrad.lazy.tensor.core import ArrayLike
-from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.repeated_calls import repeated_formula
 from loopgrad.lazy.transforms.own_rules import custom_jvp
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ROOT_2: Final = math.sqrt(2.0)
 BORDER, FURTHER, END = 6.0, 6.5, 28.0  # of w, then of its root
 
 
-@repeated
+@repeated_formula
 def erfcx(x: ArrayLike, /) -> Tensor:
     """exp(x * x) * erfc(x), which falls slowly; the shape stays, integers give the default float.
 
@@ -50,7 +50,7 @@ def _times_size(size: Tensor) -> Tensor:
     return chebyshev(ERFCX, 1.0 - 7.5 / (size + 3.75))
 
 
-@repeated
+@repeated_formula
 def ndtr(x: ArrayLike, /) -> Tensor:
     """The distribution function of the standard normal distribution; the shape stays, integers give the default float.
 
@@ -67,7 +67,7 @@ def _ndtr(x: Tensor) -> Tensor:
     return where(low, far, 0.5 * erfc(where(low, -1.0, x) / -ROOT_2))
 
 
-@repeated
+@repeated_formula
 def log_ndtr(x: ArrayLike, /) -> Tensor:
     """The logarithm of `ndtr`, where that underflows too; the shape stays, integers give the default float.
 
@@ -101,7 +101,7 @@ def _inner(x: Tensor, w: Tensor) -> Tensor:
     return x * chebyshev(ERFINV, where(w <= BORDER, w, 0.0) * (2.0 / BORDER) - 1.0)
 
 
-@repeated
+@repeated_formula
 def erfinv(x: ArrayLike, /) -> Tensor:
     """The inverse of `erf`, from -1 to 1, where it is infinite; NaN beyond. The shape stays, integers give the default
     float.
@@ -123,7 +123,7 @@ def _steep(room: Tensor, x: Tensor) -> Tensor:
     return where(room > 0.0, 0.0, where(room == 0.0, float("inf"), float("nan"))) * (x * absolute(x))
 
 
-@repeated
+@repeated_formula
 def erfcinv(y: ArrayLike, /) -> Tensor:
     """The inverse of `erfc`, from 0 to 2, where it is infinite; NaN beyond. The shape stays, integers give the default
     float.
@@ -155,7 +155,7 @@ def _erfcinv_slope(primals: tuple[Tensor], tangents: tuple[Tensor]) -> tuple[Ten
     return x, (-0.5 * math.sqrt(math.pi)) * where(border, float("inf") * (1.0 - room), steepness) * tangents[0]
 
 
-@repeated
+@repeated_formula
 def ndtri(p: ArrayLike, /) -> Tensor:
     """The inverse of `ndtr`: quantiles of the standard normal distribution; infinite at 0 and 1, NaN beyond. The shape
     stays, integers give the default float.

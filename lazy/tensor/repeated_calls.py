@@ -19,6 +19,8 @@ from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.expressions import OPAQUE, expression_of
 from loopgrad.graph.key import RAISING
@@ -29,7 +31,7 @@ from loopgrad.lazy.tensor.call_results import CallResults
 from loopgrad.lazy.tensor.call_steps import NodeStep, NotedStep, Step, noted, step_of, steps_to, with_expressions
 from loopgrad.lazy.tensor.call_words import PLAIN, call_words
 from loopgrad.lazy.tensor.config import Config, current
-from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, as_tensor, held, next_serial, wrap
+from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, array_leaf, as_tensor, held, next_serial, wrap
 from loopgrad.lazy.tensor.long_calls import CLOSED_CALL, SHORTEST, call_attributes, called_graph
 from loopgrad.lazy.tensor.ongoing_derivations import reading
 from loopgrad.lazy.tensor.storage import LONE, View, is_lone, lone_view, viewed
@@ -84,17 +86,29 @@ class Recipe(NamedTuple):
     traced: bool
 
 
+class _Opened(NamedTuple):
+    """A call, its words, and its tensors with their values."""
+
+    args: tuple[Any, ...]
+    options: Mapping[str, Any]
+    words: tuple[Any, ...]
+    tensors: list[TensorCore]
+    operands: list[Value]
+
+
 _NOTHING: Final = Recipe(current(), (), (), (), None, False, None, False, False)
 _UNKNOWN: Final = _NOTHING._replace(sited=True)  # of a call that wasn't met
 
 
 class Calls:
     """What is known of the calls of one function, which may give `views`. `often`: each call is looked at, however many
-    before it weren't known."""
+    before it weren't known. `opens`: tensors may stand for its numbers."""
 
-    def __init__(self, views: bool = False, often: bool = False) -> None:
+    def __init__(self, views: bool = False, often: bool = False, opens: bool = False) -> None:
         self._views = views
         self._often = often
+        self._opens = opens
+        self._open: set[tuple[Any, ...]] = set()  # words of calls with numbers, as if these were tensors
         self._missed = 0  # calls in a row that weren't known
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
         self._steps = 0  # of all that are known
@@ -110,6 +124,9 @@ class Calls:
             return function(*args, **options)
         known, loc = self._known, user_location(2)
         recipe = known.get(words, _UNKNOWN)
+        if recipe is _UNKNOWN and self._opens and (opened := self._opened(args, options)) is not None:
+            args, options, words, tensors, operands = opened
+            recipe = known.get(words, _UNKNOWN)
         if recipe is not None and recipe.sited and recipe.steps:
             recipe = known.get((words, loc))
         if recipe is not None and recipe.steps and is_in_force(recipe.config):
@@ -134,6 +151,23 @@ class Calls:
         known[words] = None  # most calls are made once
         return function(*args, **options)
 
+    def _opened(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> _Opened | None:
+        """A call with other numbers than one before that was alike, of tensors in place of these: what is computed of
+        numbers is computed anew for each, what is computed of tensors is one program."""
+        if float not in {*map(type, args), *map(type, options.values())}:
+            return None
+        given = tuple([_number_leaf(x) for x in args])
+        named = {name: _number_leaf(x) for name, x in options.items()}
+        tensors: list[TensorCore] = []
+        operands: list[Value] = []
+        words = call_words(given, named, tensors, operands)
+        if words is None or words in self._open:
+            return None if words is None else _Opened(given, named, words, tensors, operands)
+        if len(self._open) >= MOST_KNOWN:
+            self._open.clear()
+        self._open.add(words)
+        return None
+
     def _learned(
         self, call: Callable[[], Any], tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None,
         traced: bool,
@@ -155,10 +189,20 @@ class Calls:
         return result, recipe._replace(program=_program(recipe, types)) if recipe.steps else recipe
 
 
+def _number_leaf(x: Any) -> Any:
+    """A float as the tensor that `as_tensor` makes of it, with a leaf in place of a constant."""
+    return wrap(array_leaf(np.asarray(x, current().dtype.np), copy=False), True) if type(x) is float else x
+
+
 def repeated(function: F) -> F:
     """The function, which notes again what it noted for arguments alike. It must look at no tensor but its arguments,
     and at no setting but those of a `Config`."""
     return _remembering(function, Calls())
+
+
+def repeated_formula(function: F) -> F:
+    """The same of a function that takes numbers for tensors everywhere: those that differ from call to call are."""
+    return _remembering(function, Calls(opens=True))
 
 
 def traced_once(function: F) -> F:
@@ -175,14 +219,14 @@ def _remembering(function: F, calls: Calls) -> F:
 
 
 def repeated_method(function: F) -> F:
-    """The same of a method whose object is never changed."""
+    """The same of a method whose object is never changed, and that is a formula."""
     calls_of: WeakKeyDictionary[Any, Calls] = WeakKeyDictionary()
 
     @wraps(function)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         if AMBIENT.plain is None:
             return function(self, *args, **options)
-        calls = calls_of.get(self) or calls_of.setdefault(self, Calls())
+        calls = calls_of.get(self) or calls_of.setdefault(self, Calls(opens=True))
         return calls.result(partial(function, self), args, options)
 
     return call  # type: ignore[return-value]

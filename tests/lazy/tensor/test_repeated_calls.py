@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special, stats
 
 import loopgrad as lg
+from loopgrad.lazy.stats import univariate
 from loopgrad.lazy.tensor import repeated_calls
 
 A = np.arange(12.0).reshape(3, 4) - 5.0
@@ -318,3 +320,27 @@ def test_after_many_unknown_calls_few_are_looked_at_until_one_is_known(monkeypat
     looks.clear()
     times(5)
     assert len(looks) == 1
+
+
+def test_formulas_of_numbers_that_differ_are_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[None] = []
+    usual = univariate.of_domain
+    monkeypatch.setattr(univariate, "of_domain", lambda *given: noted.append(None) or usual(*given))
+    x = np.array([0.1, 0.4, 0.8])
+    for dtype in (np.float64, np.float32):
+        noted.clear()
+        q = lg.asarray(x.astype(dtype))
+        for k in range(10):
+            a, scale = 1.25 + 0.3 * k, 2.0 - 0.1 * k
+            found = lg.stats.gamma.logpdf(q, a, scale=scale)
+            assert found.numpy().dtype == dtype
+            np.testing.assert_allclose(
+                found, stats.gamma.logpdf(x, a, scale=scale), rtol=2e-6 if dtype != np.float64 else 1e-12
+            )
+        assert len(noted) <= 4
+    for k in range(5):  # numbers alone give a number, whose dtype gives way to others
+        number = lg.special.betaln(1.5 + k, 2.5)
+        np.testing.assert_allclose(number, special.betaln(1.5 + k, 2.5), rtol=1e-13)
+        assert (lg.ones(2, dtype=lg.float32) * number).dtype is lg.float32
+    slopes = [float(lg.grad(lambda v, a=a: lg.stats.norm.logpdf(v, a))(1.0)) for a in (0.25, 0.5, 0.75, 1.5, 2.5)]
+    np.testing.assert_allclose(slopes, [a - 1.0 for a in (0.25, 0.5, 0.75, 1.5, 2.5)], rtol=1e-14)
