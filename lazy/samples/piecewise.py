@@ -25,6 +25,7 @@ from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_float, normal_axis
 from loopgrad.lazy.tensor.promotion import promote
+from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -60,24 +61,9 @@ class PPoly:
         """
         if nu:
             return self.derivative(nu)(x, extrapolate=extrapolate)
-        coefficients, points = as_tensor(self.c), as_tensor(self.x)
-        way = self.extrapolate if extrapolate is None else extrapolate
+        points, way = as_tensor(self.x), self.extrapolate if extrapolate is None else extrapolate
         at = cast(as_tensor(x), promote(points._value.dtype, as_float(x)._value.dtype))
-        if way == "periodic":
-            at = points[0] + remainder(at - points[0], points[-1] - points[0])
-        flat = at.ravel()
-        piece = clip(searchsorted(points, flat, side="right") - 1, 0, points.shape[0] - 2)
-        rest = (flat - take(points, piece)).reshape((-1, *(1,) * (len(coefficients.shape) - 2)))
-        chosen = take(coefficients, piece, axis=1)
-        value = chosen[0]
-        for k in range(1, chosen.shape[0]):
-            value = value * rest + chosen[k]
-        if way is False:
-            outside = logical_or(flat < points[0], flat > points[-1]).reshape(rest.shape)
-            value = where(outside, float("nan"), value)
-        shaped = reshape(value, (*at.shape, *value.shape[1:]))
-        ours = tuple(range(len(at.shape)))
-        return moveaxis(shaped, ours, tuple([self.axis + d for d in ours])) if self.axis else shaped
+        return _values_at(as_tensor(self.c), points, at, way, self.axis)
 
     def derivative(self, nu: int = 1) -> PPoly:
         """The derivative of order `nu`; of a negative order an antiderivative.
@@ -153,10 +139,31 @@ def _samples(op: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Tensor, Te
     return points, values, d
 
 
+@repeated
+def _values_at(c: Tensor, points: Tensor, at: Tensor, way: bool | str, axis: int) -> Tensor:
+    """What a `PPoly` of these parts gives."""
+    if way == "periodic":
+        at = points[0] + remainder(at - points[0], points[-1] - points[0])
+    flat = at.ravel()
+    piece = clip(searchsorted(points, flat, side="right") - 1, 0, points.shape[0] - 2)
+    rest = (flat - take(points, piece)).reshape((-1, *(1,) * (len(c.shape) - 2)))
+    chosen = take(c, piece, axis=1)
+    value = chosen[0]
+    for k in range(1, chosen.shape[0]):
+        value = value * rest + chosen[k]
+    if way is False:
+        outside = logical_or(flat < points[0], flat > points[-1]).reshape(rest.shape)
+        value = where(outside, float("nan"), value)
+    shaped = reshape(value, (*at.shape, *value.shape[1:]))
+    ours = tuple(range(len(at.shape)))
+    return moveaxis(shaped, ours, tuple([axis + d for d in ours])) if axis else shaped
+
+
 def _widths(points: Tensor, values: Tensor) -> Tensor:
     return diff(points).reshape((-1, *(1,) * (len(values.shape) - 1)))
 
 
+@repeated
 def _hermite(x: Tensor, y: Tensor, slopes: Tensor) -> Tensor:
     """Coefficients of the cubics with these values and slopes at the points."""
     width = _widths(x, y)
@@ -176,11 +183,11 @@ def CubicHermiteSpline(
     Tensor(0.125, dtype=float64)
     """
     points, values, d = _samples("CubicHermiteSpline", x, y, axis)
-    return _spline(points, values, moveaxis(as_float(dydx), d, 0), d, extrapolate)
+    return _spline(points, _hermite(points, values, moveaxis(as_float(dydx), d, 0)), d, extrapolate)
 
 
-def _spline(x: Tensor, y: Tensor, slopes: Tensor, axis: int, extrapolate: bool | str | None) -> PPoly:
-    return PPoly(_hermite(x, y, slopes), x, True if extrapolate is None else extrapolate, axis)
+def _spline(x: Tensor, c: Tensor, axis: int, extrapolate: bool | str | None) -> PPoly:
+    return PPoly(c, x, True if extrapolate is None else extrapolate, axis)
 
 
 def PchipInterpolator(x: ArrayLike, y: ArrayLike, axis: int = 0, extrapolate: bool | str | None = None) -> PPoly:
@@ -191,10 +198,15 @@ def PchipInterpolator(x: ArrayLike, y: ArrayLike, axis: int = 0, extrapolate: bo
     Tensor(1., dtype=float64)
     """
     points, values, d = _samples("PchipInterpolator", x, y, axis)
+    return _spline(points, _monotone(points, values), d, extrapolate)
+
+
+@repeated
+def _monotone(points: Tensor, values: Tensor) -> Tensor:
     width = _widths(points, values)
     chord = diff(values, axis=0) / width
     if points.shape[0] == 2:
-        return _spline(points, values, concat([chord, chord]), d, extrapolate)
+        return _hermite(points, values, concat([chord, chord]))
     before, after = chord[:-1], chord[1:]
     turns = logical_or(sign(before) != sign(after), logical_or(before == 0.0, after == 0.0))
     first, second = 2.0 * width[1:] + width[:-1], width[1:] + 2.0 * width[:-1]
@@ -202,7 +214,7 @@ def PchipInterpolator(x: ArrayLike, y: ArrayLike, axis: int = 0, extrapolate: bo
     mean = (first / safe[0] + second / safe[1]) / (first + second)
     inner = where(turns, 0.0, 1.0 / mean)
     ends = [_end_slope(width[a], width[b], chord[a], chord[b])[None] for a, b in ((0, 1), (-1, -2))]
-    return _spline(points, values, concat([ends[0], inner, ends[1]]), d, extrapolate)
+    return _hermite(points, values, concat([ends[0], inner, ends[1]]))
 
 
 def _end_slope(h0: Tensor, h1: Tensor, m0: Tensor, m1: Tensor) -> Tensor:
@@ -227,10 +239,14 @@ def Akima1DInterpolator(
         fix = "pass one of them"
         raise ValueError(explained("Akima1DInterpolator", "method 'akima' or 'makima'", repr(method), fix))
     points, values, d = _samples("Akima1DInterpolator", x, y, axis)
+    return _spline(points, _akima(points, values, method), d, False if extrapolate is None else extrapolate)
+
+
+@repeated
+def _akima(points: Tensor, values: Tensor, method: str) -> Tensor:
     chord = diff(values, axis=0) / _widths(points, values)
-    way = False if extrapolate is None else extrapolate
     if points.shape[0] == 2:
-        return _spline(points, values, concat([chord, chord]), d, way)
+        return _hermite(points, values, concat([chord, chord]))
     low = 2.0 * chord[:1] - chord[1:2]
     high = 2.0 * chord[-1:] - chord[-2:-1]
     m = concat([2.0 * low - chord[:1], low, chord, high, 2.0 * high - chord[-1:]])
@@ -241,7 +257,7 @@ def Akima1DInterpolator(
     both = after + before
     known = both > (1e-9 * largest(both) if method == "akima" else 0.0)
     mean = (after * m[1:-2] + before * m[2:-1]) / where(known, both, 1.0)
-    return _spline(points, values, where(known, mean, 0.5 * (m[3:] + m[:-3])), d, way)
+    return _hermite(points, values, where(known, mean, 0.5 * (m[3:] + m[:-3])))
 
 
 def CubicSpline(
@@ -258,19 +274,24 @@ def CubicSpline(
     Tensor(3.375, dtype=float64)
     """
     points, values, d = _samples("CubicSpline", x, y, axis)
+    periodic = isinstance(bc_type, str) and bc_type == "periodic"
+    way = "periodic" if periodic and extrapolate is None else extrapolate
+    return _spline(points, _cubic(points, values, None if periodic else _ends(bc_type)), d, way)
+
+
+@repeated
+def _cubic(points: Tensor, values: Tensor, ends: list[Any] | None) -> Tensor:
+    """The coefficients of cubics that end so; of periodic ones where that is None."""
     width = _widths(points, values)
     chord = diff(values, axis=0) / width
-    if isinstance(bc_type, str) and bc_type == "periodic":
-        slopes = _periodic_slopes(width, chord)
-        way = "periodic" if extrapolate is None else extrapolate
-        return _spline(points, values, slopes, d, way)
-    ends = _ends(bc_type)
+    if ends is None:
+        return _hermite(points, values, _periodic_slopes(width, chord))
     if points.shape[0] == 2:
         ends = [(1, chord[0]) if end == "not-a-knot" else end for end in ends]
     if points.shape[0] == 3 and ends == ["not-a-knot"] * 2:
         middle = (width[1] * chord[0] + width[0] * chord[1]) / (width[0] + width[1])
         slopes = stack([2.0 * chord[0] - middle, middle, 2.0 * chord[1] - middle])
-        return _spline(points, values, slopes, d, extrapolate)
+        return _hermite(points, values, slopes)
     first = _end_row(ends[0], width[:2, ...], chord[:2], 1.0)
     last = _end_row(ends[1], width[::-1][:2], chord[::-1][:2], -1.0)
     h0, h1 = width[:-1], width[1:]
@@ -278,7 +299,7 @@ def CubicSpline(
     above = concat([first[1][None], h0, zeros_like(width[:1])])
     below = concat([zeros_like(width[:1]), h1, last[1][None]])
     right = concat([first[2][None], 3.0 * (h1 * chord[:-1] + h0 * chord[1:]), last[2][None]])
-    return _spline(points, values, eliminated(below, diagonal, above, right), d, extrapolate)
+    return _hermite(points, values, eliminated(below, diagonal, above, right))
 
 
 def _ends(bc_type: Any) -> list[Any]:
