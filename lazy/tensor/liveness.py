@@ -91,6 +91,8 @@ def _line_of(value: Value) -> tuple[str, Location | None]:
 
 def _note_states(waiting: Sequence[Held], computed: Collection[Node]) -> None:
     """Of lines that made some of these tensors, and what was computed on the way to them, as well."""
+    if not waiting:
+        return
     if len(_STATES) > _MOST_STATES:
         _STATES.clear()
     _STATES.update({_line_of(value) for _, value in waiting}.intersection([(node.op, node.loc) for node in computed]))

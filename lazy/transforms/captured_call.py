@@ -14,6 +14,7 @@ from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Leaf
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore
 from loopgrad.lazy.tensor.errors import StaleCaptureError, StaticArgumentError
+from loopgrad.lazy.tensor.tree_patterns import TreePattern
 from loopgrad.lazy.transforms.compiled_arguments import check_written, type_of
 from loopgrad.lazy.transforms.compiled_version import Version
 from loopgrad.lazy.transforms.input_buffers import input_buffers
@@ -31,10 +32,14 @@ _SIMPLE: Final = (TensorCore, np.ndarray, np.generic, bool, int, float, complex)
 class Replay:
     """A recorded call. Values and trip counts may change between replays; shapes and dtypes may not."""
 
-    def __init__(self, compiled: Compiled, version: Version, recorded: DeviceReplay, leaves: Sequence[Any]) -> None:
+    def __init__(
+        self, compiled: Compiled, version: Version, recorded: DeviceReplay, leaves: Sequence[Any],
+        pattern: TreePattern | None,
+    ) -> None:  # fmt: skip
         self._compiled = compiled
         self._version = version
         self._recorded = recorded
+        self._pattern = pattern  # of the arguments of the capture, where they are trees that have one
         self._leaves = leaves if version.written else ()  # the last arguments, of which the elements have changed
 
     def replay(self, *args: Any, **kwargs: Any) -> Any:
@@ -56,6 +61,9 @@ class Replay:
         if not args and not kwargs and not version.written:
             return version.results(self._recorded.replay(None))
         if not kwargs and (ready := _evaluated(args, version)) is not None:
+            return version.results(self._recorded.replay([*ready, *version.captured]))
+        found = None if self._pattern is None else self._pattern.leaves(args, kwargs)
+        if found is not None and (ready := _evaluated(found, version)) is not None:
             return version.results(self._recorded.replay([*ready, *version.captured]))
         leaves = self._given(args, kwargs)
         inputs = _checked_inputs(leaves, version)

@@ -254,8 +254,10 @@ class Compiled(Standing):
             version.used = True
         self._last = (key, version)
         told_apart = structure is None or type(structure) is tuple
-        self._pattern = None if told_apart or call.parts else pattern_of(args, kwargs, structure)
-        self._latest = None if self._static else latest_call(key, version, self._pattern)
+        args, kwargs, static = self._static.split(args, kwargs) if self._static else (args, kwargs, None)
+        self._pattern = None if told_apart or call.fixed else pattern_of(args, kwargs, structure)
+        named = None if static is None else (self._static, static)
+        self._latest = None if call.fixed else latest_call(key, version, self._pattern, named)
         return BoundVersion(version, inputs, input_buffers(inputs, version))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
@@ -398,7 +400,8 @@ class Compiled(Standing):
         Tensor([6., 8.], dtype=float64)
         """
         version, leaves, inputs = self._version(args, kwargs)
-        return Replay(self, version, version.executable.capture([*inputs, *version.captured]), leaves)
+        pattern = None if version.parts else pattern_of(args, kwargs, None)
+        return Replay(self, version, version.executable.capture([*inputs, *version.captured]), leaves, pattern)
 
     def memory_stats(self) -> MemoryStats:
         """Bytes held by the last called version, and their peaks: a `MemoryStats`, all integers.

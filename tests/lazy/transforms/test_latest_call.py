@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.lazy.tensor.errors import StaticArgumentError
 from loopgrad.lazy.tensor.trees import flatten
 from loopgrad.lazy.transforms.compile import Compiled
 from loopgrad.lazy.transforms.latest_call import LatestCall
@@ -188,3 +189,62 @@ def test_arguments_that_the_user_put_on_a_device_choose_it(monkeypatch: pytest.M
     assert False in known
     with pytest.raises(ValueError, match="interpreter"):
         f(there, lg.asarray(B, device="cpu"))
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls that a key was made for."""
+    found: list[Any] = []
+    usual = Compiled._version
+    monkeypatch.setattr(Compiled, "_version", lambda self, *given: found.append(given) or usual(self, *given))
+    return found
+
+
+def test_static_arguments_that_are_equal_make_a_call_like_the_latest(looked_up: list[Any]) -> None:
+    def scaled(x: Any, k: Any, way: Any = "times") -> Any:
+        return x * k if way == "times" else x + k
+
+    x = lg.asarray(A)
+    f = lg.compile(scaled, static_argnums=1, static_argnames="way")
+    for k, way in ((2, "times"), (2, "plus"), (3, "plus"), (1, "times"), (True, "times"), (2.5, "times"), (2, "times")):
+        np.testing.assert_array_equal(f(x, k, way=way), scaled(A, k, way))
+        looked_up.clear()
+        np.testing.assert_array_equal(f(x, k, way=way), scaled(A, k, way))
+        assert bool(looked_up) == (type(k) is float)  # zeros have signs, and NaN isn't itself
+    looked_up.clear()
+    assert f(x, True).dtype is f(x, 1).dtype is lg.float64
+    assert len(looked_up) == 2, "an int is none of a bool's"
+    with pytest.raises(StaticArgumentError):
+        f(x, np.ones(2))
+    g = lg.compile(lambda p, k: p["x"] * k + p["y"], static_argnums=1)
+    for _ in range(3):
+        np.testing.assert_array_equal(g({"x": x, "y": x}, 3), A * 3 + A)
+    np.testing.assert_array_equal(g({"x": 2.0, "y": x}, 3), 6.0 + A)
+
+
+def test_a_tensor_that_waits_is_computed_for_a_call_like_the_latest(looked_up: list[Any]) -> None:
+    x = lg.asarray(A)
+    f = lg.compile(lambda a, b: a * 2.0 + b)
+    f(x, x)
+    looked_up.clear()
+    for k in range(4):
+        waiting = x * (1.5 + k)
+        np.testing.assert_array_equal(f(waiting, x), A * (1.5 + k) * 2.0 + A)
+        np.testing.assert_array_equal(waiting, A * (1.5 + k))
+        slope = lg.grad(lambda v, k=k: lg.sum(f(v * (1.5 + k), v)))(x)
+        np.testing.assert_array_equal(slope, np.full(3, 2.0 * (1.5 + k) + 1.0))
+    assert not looked_up
+    np.testing.assert_array_equal(f(x * 3.0, x + 1.0), A * 6.0 + A + 1.0)  # both in one program
+    np.testing.assert_array_equal(f(lg.asarray(A, dtype=lg.float32) * 3.0, x), A * 6.0 + A)
+    assert len(looked_up) == 2
+
+
+def test_replays_of_trees_take_other_leaves() -> None:
+    x, y = lg.asarray(A), lg.asarray(B)
+    replayed = lg.compile(lambda p, *, k: {"z": p["a"] * 2.0 + p["b"][0], "k": k}).capture({"a": x, "b": [y]}, k=x)
+    for a, b, k in ((x, y, x), (y, x, y), (x * 1.0, y, x)):
+        found = replayed({"b": [b], "a": a}, k=k)
+        np.testing.assert_array_equal(found["z"], np.asarray(a) * 2.0 + np.asarray(b))
+        np.testing.assert_array_equal(found["k"], k)
+    with pytest.raises(lg.ShapeError):
+        replayed({"a": x[:2], "b": [y]}, k=x)
