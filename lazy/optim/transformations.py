@@ -28,7 +28,8 @@ from loopgrad.lazy.optim.states import (
     zeros_like_floats,
 )
 from loopgrad.lazy.tensor.core import as_tensor, is_scalar
-from loopgrad.lazy.tensor.trees import Tree, spread
+from loopgrad.lazy.tensor.repeated_calls import repeated
+from loopgrad.lazy.tensor.trees import Tree, flatten, matching, spread, unflatten
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -176,6 +177,17 @@ def _mean(decay: Any, mean: Tensor, x: Tensor) -> Tensor:
     return as_tensor(like(x, decay) * mean + like(x, 1 - decay) * x)
 
 
+@repeated
+def _adam_step(
+    g: Tensor, m: Tensor, v: Tensor, seen1: Any, seen2: Any, b1: Any, b2: Any, eps: Any, eps_root: Any
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The update of one leaf, and its means of gradients and of their squares; `seen1`, `seen2`: the weights that these
+    have so far."""
+    mu, nu = _mean(b1, m, g), _mean(b2, v, _square(g))
+    ratio = as_tensor(mu / like(mu, seen1) / (sqrt(nu / like(nu, seen2) + eps_root) + eps))
+    return ratio, mu, nu
+
+
 @picklable
 def scale_by_adam(b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8, eps_root: Any = 0.0) -> GradientTransformation:
     """Running means of gradients by the root of those of their squares, both without their bias towards zero (Kingma
@@ -188,14 +200,15 @@ def scale_by_adam(b1: Any = 0.9, b2: Any = 0.999, eps: Any = 1e-8, eps_root: Any
 
     def update(updates: Tree, state: Tree, params: Tree = None, **extra: Any) -> tuple[Tree, Tree]:
         count = state.count + 1
-        mu = map_trees(lambda g, m: _mean(b1, m, as_tensor(g)), updates, state.mu)
-        nu = map_trees(lambda g, v: _mean(b2, v, _square(as_tensor(g))), updates, state.nu)
         seen1, seen2 = 1 - raised(b1, count), 1 - raised(b2, count)
-
-        def ratio(m: Tensor, v: Tensor) -> Tensor:
-            return as_tensor(m / like(m, seen1) / (sqrt(v / like(v, seen2) + eps_root) + eps))
-
-        return map_trees(ratio, mu, nu), AdamState(count, mu, nu)
+        given, structure = flatten(updates)
+        means = [matching("scale_by_adam", structure, tree) for tree in (state.mu, state.nu)]
+        steps = [
+            _adam_step(as_tensor(g), m, v, seen1, seen2, b1, b2, eps, eps_root)
+            for g, m, v in zip(given, *means, strict=True)
+        ]
+        ratio, mu, nu = [unflatten(structure, [step[i] for step in steps]) for i in range(3)]
+        return ratio, AdamState(count, mu, nu)
 
     def init(params: Tree) -> Tree:
         return AdamState(no_steps(), zeros_like_floats(params), zeros_like_floats(params, real=True))
