@@ -29,6 +29,7 @@ from loopgrad.codegen.targets.cpu.products.small import Small
 # What a chunk is given: the arrays, SHAPE, and what follows from it.
 JOB = ("left", "right", "out", "shape", "across", "tiles", "packed", "tile_m", "tile_n", "group")
 POINTERS = 4
+ROWS_ABREAST = 8  # which are read at the same time: as many as caches fetch ahead of
 
 
 def products_ir(machine: Machine) -> str:
@@ -98,19 +99,16 @@ class Products:
     def pack(self, name: str, width: int) -> str:
         """Panels of `width` lanes (rows of `left`, columns of `right`): for each depth the lanes beside each other."""
         t, scalar = IrText(), self.scalar
-        with t.loop("%lanes", width) as first:
+        dense, turned = (t.let(f"icmp eq i64 %{s}_stride, 1") for s in ("lane", "depth"))
+        full = t.let(f"and i64 %lanes, {-width}")
+        beside = t.let(f"select i1 {dense}, i64 {full}, i64 0")
+        self.pack_beside(t, width, beside)
+        with t.loop("%lanes", width, beside) as first:
             here = t.least(t.let(f"sub i64 %lanes, {first}"), width)
             panel = t.at(scalar, "%to", t.mul(first, "%depth"))
             source = t.at(scalar, "%from", t.mul(first, "%lane_stride"))
             whole = t.let(f"icmp eq i64 {here}, {width}")
-            dense, turned = (t.let(f"icmp eq i64 %{s}_stride, 1") for s in ("lane", "depth"))
             with t.first_of() as end:
-                with t.case(end, t.let(f"and i1 {whole}, {dense}")), t.loop("%depth") as p:
-                    from_, to = t.at(scalar, source, t.mul(p, "%depth_stride")), t.at(scalar, panel, t.mul(p, width))
-                    for at, count in _parts(width, self.width):
-                        type = f"<{count} x {scalar}>"
-                        value = t.load(type, t.at(scalar, from_, at))
-                        t.put(f"store {type} {value}, ptr {t.at(scalar, to, at)}, align 1")
                 with t.case(end, t.let(f"and i1 {whole}, {turned}")):
                     self.turn(t, source, panel, width)
                 with t.case(end, dense):
@@ -124,6 +122,22 @@ class Products:
         t.put("ret void")
         arguments = "ptr %to, ptr %from, i64 %lanes, i64 %depth, i64 %lane_stride, i64 %depth_stride"
         return t.function(f"internal void @pack.{name}.{self.suffix}({arguments}) noinline")
+
+    def pack_beside(self, t: IrText, width: int, lanes: str) -> None:
+        """Whole panels whose lanes lie beside each other: some rows of all panels before the next, since rows may be
+        far apart, but panels aren't."""
+        with t.loop("%depth", ROWS_ABREAST) as start:
+            stop = t.least(t.add(start, ROWS_ABREAST), "%depth")
+            with t.loop(lanes, width) as first:
+                panel = t.at(self.scalar, "%to", t.mul(first, "%depth"))
+                source = t.at(self.scalar, "%from", first)
+                with t.loop(stop, 1, start) as p:
+                    from_ = t.at(self.scalar, source, t.mul(p, "%depth_stride"))
+                    to = t.at(self.scalar, panel, t.mul(p, width))
+                    for at, count in _parts(width, self.width):
+                        type = f"<{count} x {self.scalar}>"
+                        value = t.load(type, t.at(self.scalar, from_, at))
+                        t.put(f"store {type} {value}, ptr {t.at(self.scalar, to, at)}, align 1")
 
     def turn(self, t: IrText, source: str, panel: str, width: int) -> None:
         """Lanes whose depths lie beside each other: blocks are transposed in registers."""
