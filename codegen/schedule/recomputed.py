@@ -11,7 +11,9 @@ which kernels it would be computed, as far as that matters: by one, or by severa
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import accumulate, pairwise
 from math import prod
+from operator import mul
 from typing import Final
 
 from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LOAD, own_cost
@@ -23,6 +25,7 @@ from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 
 SHORT_ROW: Final = 1 << 12
 ALONG: Final = frozenset({*ELEMENTWISE, "broadcast", "const"})
+FLAT: Final = frozenset({*ELEMENTWISE, "const", "reshape"})
 FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
 
 KernelKey = tuple[int, int, int]  # level, lanes, how many of these its reductions combine
@@ -47,9 +50,51 @@ def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, lis
         if shards is not None and lanes in kinds:
             free = kinds.pop(lanes) + free
         host = shards or (lanes if lanes in kinds else next(iter(kinds), 0))
+        parts = _nested(partition, levels, free, lanes) if partition.in_order and not kinds else [free]
+        for number, others in enumerate(parts[1:], len(partition.position) + 2):
+            found[level, lanes, -number] = others
         for kind, roots in (kinds or {0: []}).items():
-            found[level, lanes, kind] = [*roots, *free] if kind == host else roots
+            found[level, lanes, kind] = [*roots, *parts[0]] if kind == host else roots
     return found
+
+
+def _nested(partition: Partition, levels: Levels, roots: list[Value], lanes: int) -> list[list[Value]]:
+    """Roots that any kernel can hold, together where the extents of one divide those of others, or don't matter:
+    elsewhere lanes would divide to find where they are, which CPUs do by vectors of quotients, and read elements one by
+    one."""
+    if len({root.shape for root in roots}) < 2:
+        return [roots]
+    chains, parts = [set[int]()], [list[Value]()]
+    for root in roots:
+        shape = root.shape if prod(root.shape) == lanes and not _is_flat(partition, levels, root) else ()
+        sizes = {*accumulate(reversed(shape), mul)} - {1}
+        for chain, part in zip(chains, parts, strict=True):
+            if all(not larger % smaller for smaller, larger in pairwise(sorted(chain | sizes))):
+                chain |= sizes
+                part.append(root)
+                break
+        else:
+            chains.append(sizes)
+            parts.append([root])
+    return parts
+
+
+def _is_flat(partition: Partition, levels: Levels, root: Value) -> bool:
+    """Whether elements are made of those at the same place of memory, as far as that is looked at."""
+    assert root.node is not None
+    if root.node.op not in FLAT:
+        return False
+    pending, seen = [*levels.starts(root)], {root}
+    while pending and len(seen) <= MOST_LOOKED_AT:
+        v, kept = pending.pop()
+        if v.node is None or v in levels.level:
+            continue
+        if v.node.op not in FLAT:
+            return False
+        fresh = [edge for edge in partition.edges(v, kept, prod(root.shape)) if edge[0] not in seen]
+        seen.update([v for v, _ in fresh])
+        pending.extend(fresh)
+    return True
 
 
 def _combined(partition: Partition, value: Value, lanes: int) -> int:

@@ -374,3 +374,16 @@ def test_one_value_is_stored_in_the_place_of_its_multiples(check, rng):
 
     built = check(program, [wide, taps], [rng.normal(size=t.shape) for t in (wide, taps)], rtol=1e-4, atol=1e-5)
     assert sum(slot.kind == "temp" and slot.type.size == 2400 for slot in built.slots) == 1
+
+
+def test_on_a_cpu_kernels_have_results_whose_extents_nest():
+    """Elsewhere lanes would divide to find out where they are. What is elementwise has no extents."""
+    x, y = TensorType((6, 10, 35), float64), TensorType((14, 15, 10), float64)
+
+    def function(a, b):
+        return [ops.flip(a, (1,)), ops.cos(b), ops.flip(ops.reshape(a, (60, 35)), (0,)), ops.flip(b, (0, 2))]
+
+    graph = trace(function, [x, y])[0]
+    kernels = schedule(graph, DEFAULT_OPTIONS, in_order=True).kernels
+    assert sorted([len([p for p in kernel.params if p.access == "write"]) for kernel in kernels]) == [1, 3]
+    assert len(schedule(graph, DEFAULT_OPTIONS).kernels) == 1
