@@ -58,3 +58,24 @@ def test_positions_that_lie_side_by_side_or_dont(name: str) -> None:
     for index in (beside, mixed, np.zeros(3001, int), beside[::-1].copy(), np.clip(beside - 5, 0, 2900)):
         np.testing.assert_array_equal(np.asarray(looked_up(x, index)), x[index])
     assert "beside" in looked_up.text("llvm", x, beside)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("shape", [(70, 9, 2), (301, 5, 3), (40, 33, 10), (33, 17, 20), (5, 40, 16, 8), (9, 12, 3, 7)])
+def test_loops_over_an_axis_before_short_rows(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    for name in ("float32", "float64", "int64"):
+        given = (x * 9).astype(name)
+        total, largest, scaled = lg.compile(
+            lambda x: (lg.sum(x, axis=1), lg.max(x, axis=1), lg.sum(x * x[:, :1], axis=1))
+        )(given)
+        wide = given.astype(np.float64)
+        np.testing.assert_allclose(np.asarray(total), wide.sum(1), rtol=1e-6, atol=1e-4)
+        np.testing.assert_array_equal(np.asarray(largest), given.max(1))
+        np.testing.assert_allclose(np.asarray(scaled), (wide * wide[:, :1]).sum(1), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(400, 50, 10), (100, 50, 4, 6)])
+def test_these_gather_nothing(shape: tuple[int, ...]) -> None:
+    text = lg.compile(lambda x: lg.max(x * x, axis=1)).text("llvm", np.ones(shape, np.float32))
+    assert "masked.gather" not in text

@@ -1,0 +1,107 @@
+"""Kernels whose lanes loop over elements that lie side by side in rows, as sums over an axis that isn't the last are.
+
+    domain (N, C):  for k:  x[(n * K + k) * C + c]
+
+In one line of lanes a vector reaches into the next row, and what it reads is gathered in each trip. Where lanes are in
+rows, a row's number is one for all, and what a trip reads is a vector, though a row's last one may be mostly empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import prod
+
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
+from loopgrad.codegen.kernel.opcodes import OPCODES
+
+TRIPS = 16  # that a loop counts for
+GATHERED = 60  # cost of a vector's elements one by one, and of where they are (three times that of an exponential)
+
+Factors = tuple[int, ...]
+"""By how much an index grows along each dim of the domain."""
+
+
+def rows_in_loops(kernel: Kernel, width: int, groups: int) -> tuple[int, int, int] | None:
+    """From which dim on the domain is a row of lanes, and of how many lanes and vectors; None for all in one line."""
+    ordered = kernel.reductions or kernel.running is not None or kernel.order_key is not None or kernel.stacks
+    if ordered or len(kernel.domain) < 2 or width == 1 or not any(op.blocks for op in kernel.body.ops):
+        return None
+    reads = [(form, times) for form, times in _reads(kernel) if not _lies_in_order(form, kernel.domain)]
+    work, best, found = _work(kernel.body), 0.0, None
+    for cut in range(len(kernel.domain) - 1, 0, -1):
+        row, lanes = prod(kernel.domain[cut:]), kernel.domain[cut:]
+        narrow = min(width, 1 << (row - 1).bit_length())
+        vectors = -(-row // narrow)
+        saved: float = GATHERED * sum(
+            [n for form, n in reads if form[-1] in (0, 1) and _lies_in_order(form[cut:], lanes)]
+        )
+        saved -= (vectors * width / row - 1) * work
+        if saved > 0 and saved >= best:
+            best, found = saved, (cut, narrow, _divisor(vectors, groups))
+    return found
+
+
+def _divisor(vectors: int, most: int) -> int:
+    """The largest power of two that divides the vectors, at most so large."""
+    return min(vectors & -vectors, most)
+
+
+def _lies_in_order(form: Factors, extents: tuple[int, ...]) -> bool:
+    """Whether an index grows by the same from each lane to the next."""
+    wide = [(factor, n) for factor, n in zip(form, extents, strict=True) if n != 1]
+    return all(f == g * n for (f, _), (g, n) in pairwise(wide))
+
+
+def _work(block: Block) -> int:
+    """A rough cost of what is computed of data per lane; positions are one number for all."""
+    total = 0
+    for op in block.ops:
+        total += OPCODES[op.opcode].cost * any(r.dtype.is_float for r in op.results)
+        total += sum([_work(inner) for inner in op.blocks]) * (TRIPS if op.opcode in ("for", "while") else 1)
+    return total
+
+
+def _reads(kernel: Kernel) -> Iterator[tuple[Factors, int]]:
+    """How the indices of loads in loops grow, those that grow by numbers, and how often each is done."""
+    rank = len(kernel.domain)
+    forms: dict[KValue, Factors | None] = {
+        argument: tuple([int(i == d) for i in range(rank)]) for d, argument in enumerate(kernel.body.arguments)
+    }
+    constants: dict[KValue, int] = {}
+
+    def within(block: Block, times: int) -> Iterator[tuple[Factors, int]]:
+        for op in block.ops:
+            form = _form(op, [forms.get(v) for v in op.operands], constants, rank)
+            forms.update(dict.fromkeys(op.results, form))
+            if op.opcode == "load" and times > 1 and (index := forms.get(op.operands[0])) is not None:
+                yield index, times
+            for inner in op.blocks:
+                counted = op.opcode == "for"
+                for i, argument in enumerate(inner.arguments):
+                    forms[argument] = (0,) * rank if counted and i == 0 else None
+                yield from within(inner, times * (TRIPS if op.opcode in ("for", "while") else 1))
+
+    yield from within(kernel.body, 1)
+
+
+def _form(op: KOp, operands: list[Factors | None], constants: dict[KValue, int], rank: int) -> Factors | None:
+    """How the result of an operation grows; None where that is no number."""
+    if op.opcode == "const":
+        if op.results and op.results[0].dtype.is_integer:
+            constants[op.results[0]] = op.attrs["value"]
+        return (0,) * rank
+    known = [form for form in operands if form is not None]
+    if op.blocks or len(known) < len(operands):
+        return None
+    if not any(map(any, known)):
+        return (0,) * rank
+    match op.opcode:
+        case "add" | "sub":
+            sign = 1 if op.opcode == "add" else -1
+            return tuple([a + sign * b for a, b in zip(*known, strict=True)])
+        case "mul":
+            for value, form in zip(op.operands, reversed(known), strict=True):
+                if value in constants:
+                    return tuple([constants[value] * f for f in form])
+    return None
