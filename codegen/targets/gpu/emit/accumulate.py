@@ -3,6 +3,7 @@
 - Atomic: one instruction of the device, for sums and extremes of integers; for sums of floats only where
   `deterministic=False` was asked for, since their bits then differ from run to run.
 - CompareAndSwap (compare_and_swap): where the device has no such instruction.
+- FloatExtreme (float_extremes): the largest and smallest of floats, by atomics of their bits.
 - ExactSum (exact_sum): sums of floats that don't round before they are done.
 - WindowSum (window_sum), ScaledSum (scaled_sum): sums of floats in tables too large for that, in fixed point below the
   largest term, of all elements where they allow that.
@@ -21,6 +22,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contribut
 from loopgrad.codegen.targets.gpu.emit.compare_and_swap import CompareAndSwap, swap
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import exact_sum
+from loopgrad.codegen.targets.gpu.emit.float_extremes import FloatExtreme
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.emit.window_sum import window_sum
 from loopgrad.graph.types import DType
@@ -82,7 +84,7 @@ def accumulator(kernel: Kernel, param: int, kinds: set[str], deterministic: bool
     if not dtype.is_float:
         return Atomic(param) if atomic_name(kind, dtype) else CompareAndSwap(param)
     if kind in ("min", "max"):
-        return CompareAndSwap(param)
+        return FloatExtreme(param) if dtype.bits >= 32 else CompareAndSwap(param)
     if kind != "add":
         return None
     if not deterministic and (dtype.bits >= 32 or not wide):

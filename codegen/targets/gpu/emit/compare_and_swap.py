@@ -1,7 +1,7 @@
 """Elements that several lanes write, by compare-and-swap of the word that holds the element.
 
 It is repeated until nobody else wrote in between: for products of integers, integers of 8 and 16 bits, minima and
-maxima of floats (of zeros the smaller or larger by sign, NaN always the same one).
+maxima of floats of 16 bits (of zeros the smaller or larger by sign, NaN always the same one).
 """
 
 from __future__ import annotations

@@ -169,6 +169,18 @@ def test_a_zero_keeps_its_sign_in_any_order(kind):
         assert np.signbit(got[2][0]) == (kind == "min")
 
 
+@pytest.mark.parametrize("dtype", [float16, float32, float64], ids=str)
+@pytest.mark.parametrize("kind", ["min", "max"])
+def test_extremes_beside_nan_of_either_sign(dtype, kind):
+    """In the table as among what is written; infinities are floats as others are."""
+    nan, inf = np.copysign(np.nan, [-1, 1]), np.inf
+    table = np.array([*nan, inf, -inf, 2, -2, 2, -2, -inf, inf])
+    x = np.array([3, -3, 1, 1, *nan, *nan, -inf, inf], np.float64)
+    got = [x.astype(dtype.np), np.arange(10), table.astype(dtype.np)]
+    run_kernel(scatter(dtype, 10, 10, kind), got)
+    np.testing.assert_array_equal(got[2], (np.maximum if kind == "max" else np.minimum)(table, x).astype(dtype.np))
+
+
 @pytest.mark.parametrize("kind", ["add", "mul", "min", "max"])
 @pytest.mark.parametrize("dtype", [int8, int16, int32, int64, uint8, uint16, uint32, uint64], ids=str)
 def test_integers(dtype, kind):
