@@ -224,7 +224,7 @@ NONE_SHARED: Final = SharedParams()
 class Emitter(Instructions):
     """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
     that are arrays of the tile, `own_arrays`: those of the lane, which are `held` in device memory if that is given.
-    `outlined`: recipes and types that are functions."""
+    `outlined`: recipes and types that are functions. `convergent`: all invocations of a workgroup come here."""
 
     def __init__(
         self,
@@ -256,6 +256,7 @@ class Emitter(Instructions):
         self.outlined = crowded(kernel) if b.functions else frozenset()
         self.values: dict[KValue, Val] = {}
         self.lane, self.position = NO_VALUE, Val(0, "i32")
+        self.convergent = False
 
     def _own_array(self, type: str, size: int, held: HeldArrays | None) -> ArrayPlace:
         if held is None:

@@ -50,7 +50,7 @@ from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.lanes.stage_arrays import StageArrays, barriers
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
-from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, emit_together, shared_idle, short
+from loopgrad.codegen.targets.gpu.lanes.tiles import agreed, digits, emit_tile, emit_together, shared_idle, short
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {
@@ -329,6 +329,8 @@ def emit_tiles(e: Emitter, words: LaunchWords, tiles: Tiles) -> None:
     for acc, block in e.shared.accumulations.values():
         if (unneeded := acc.idle(e, block)) is not None:
             nothing = e.either(nothing, unneeded)
+    if tiles.convergent:
+        nothing = agreed(e, nothing)
     unit = e.resize(b.group_id(), "i64", signed=False)
     if tiles.sorted:
         trips = trip_count(e.kernel) if tiles.measured else None

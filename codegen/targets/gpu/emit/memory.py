@@ -11,6 +11,7 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
 from loopgrad.codegen.targets.gpu.emit.elementwise import operate
 from loopgrad.codegen.targets.gpu.emit.memory_form import from_memory, to_memory
+from loopgrad.codegen.targets.gpu.emit.window_sum import HeldWindow, by_pairs
 
 
 def emit_load(e: Emitter, op: KOp) -> Val:
@@ -75,6 +76,11 @@ def emit_accumulate(e: Emitter, op: KOp) -> None:
     base = e.shared.copies.get(param, e.table.params[param])
     type = memory_type(dtype)
     shared = not op.attrs["exclusive"] and not e.shared.ordered
+    if shared and e.convergent:
+        accumulation, block = e.shared.accumulations[param]
+        if isinstance(accumulation, HeldWindow) and by_pairs(accumulation.sums):
+            accumulation.add_with_neighbour(e, block, op, index, x, pred)
+            return
 
     def combine() -> None:
         if shared:

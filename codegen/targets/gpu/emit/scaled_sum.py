@@ -5,9 +5,10 @@ add each term to words of 64 bits, its limbs: `bits` bits from that exponent dow
 number again. Integers add up alike in any order, so bits don't depend on it. A term loses what is more than 2 * bits
 below the largest one: 76 bits for 2**24 terms. A support kernel rounds the limbs to a float.
 
-Where nearly every element has terms, lanes first try to do with one exponent for all (window_sum), in the same memory.
-It costs 20 bytes an element, of float64 28. (Demmel and Nguyen, Fast Reproducible Floating-Point Summation, 2013, find
-a maximum first for the same end.)
+Lanes first try to do with one exponent for all (window_sum), in the same memory. It costs 20 bytes an element, of
+float64 28. Where few elements have terms, that much a term, and 4 bytes an element: terms are numbered, each element
+learns the highest number of its terms, and has its sums there. (Demmel and Nguyen, Fast Reproducible Floating-Point
+Summation, 2013, find a maximum first for the same end.)
 """
 
 from __future__ import annotations
@@ -22,46 +23,83 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions, writers
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, float_format
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
+from loopgrad.codegen.targets.gpu.lanes.analysis import at_random
 from loopgrad.graph.types import DType
 
 NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
 MARKS: Final = 16  # where they begin
-SPARSE: Final = 8  # a table of so many elements a term is cleared where terms are
+SPARSE: Final = 8  # a table of so many elements a term has its sums by numbers of terms
+FAILED, UNBEGUN = 1, 2  # in the header: a term doesn't fit into the window; the sample doesn't, so nothing was added
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 LIMBS: Final = 2  # below an element's largest term
-HEADER: Final = 2  # words before the exponents: window_sum's
+WINDOW_LIMBS: Final = {"f32": 2, "f64": 3}
+PAIR: Final = 2  # adjacent limbs, where most terms have bits in both, or neighbours of elements aren't added to
+MOST_PAIRS: Final = 1 << 20  # of float32: more had better be near each other, where one limb is mostly enough
+HEADER: Final = 4  # words before the exponents: window_sum's
+
+
+@dataclass(frozen=True, slots=True)
+class SumTable:
+    """The scratch block of `sums` sums. Words of 64 bits: HEADER; of each sum 32 bits, 1 + the exponent of its largest
+    term (0: there is none) and marks; its limbs, of which the `adjacent` first ones come first, then all next ones.
+    Where terms are numbered, which `sums` counts then, there follow 1 + each one's element (0: there is no such term)
+    and for each of the `elements` 32 bits, 1 + the highest of its terms' numbers (0: there is none)."""
+
+    sums: int
+    limbs: int
+    adjacent: int
+    elements: int = 0
+
+    @property
+    def first_limb(self) -> int:
+        """Even, so that adjacent limbs of a sum are in one line."""
+        return HEADER + -(-self.sums // 4) * 2
+
+    @property
+    def owners(self) -> int:
+        return self.first_limb + self.limbs * self.sums
+
+    @property
+    def numbers(self) -> int:
+        return self.owners + (self.sums if self.elements else 0)
+
+    @property
+    def words(self) -> int:
+        return self.numbers + -(-self.elements // 2)
+
+    def limb(self, number: int) -> tuple[int, int]:
+        """(step, start): sum i has this limb in the word start + step * i."""
+        if number < self.adjacent:
+            return self.adjacent, self.first_limb + number
+        return 1, self.first_limb + number * self.sums
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledSum(Accumulator):
-    """A scratch block of `table_words`: HEADER; of each element 1 + the exponent of its largest term (0: there is none)
-    and marks; the sums, all first limbs first, of which there are `limbs`. `lazy`: the first launch clears the sums of
-    elements that it meets. `repairs`: only where a window was too small."""
+    """Made only where a window was too small."""
 
     blocks: ClassVar[int] = 1
 
     bits: int
-    limbs: int
-    lazy: bool
-    repairs: bool = False
+    table: SumTable
 
     def idle(self, e: Emitter, block: int) -> Val | None:
-        return not_failed(e, e.table.scratch[block]) if self.repairs else None
+        return not_failed(e, e.table.scratch[block])
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
-        described = e.kernel.params[self.param]
-        parts = FloatParts(e, described.dtype, x)
-        exponent, sums = places(e, block, index, described.size)
+        dtype, place = e.kernel.params[self.param].dtype, place_of_sum(e, block, index, self.table)
+        parts, exponent = FloatParts(e, dtype, x), exponent_place(e, block, place)
 
         def add_parts() -> None:
             largest = e.b.inst("BitwiseAnd", "i32", e.b.load(exponent, "i32"), e.b.const("i32", (1 << MARKS) - 1))
             # one bit is left for exponents that come out otherwise in the second launch
             above = e.b.inst("ISub", "i32", largest, e.resize(parts.shift, "i32"))
-            add_limbs(e, described.dtype, parts, above, self.bits, limb_places(e, sums, described.size, LIMBS))
+            amounts = limb_amounts(e, dtype, parts, above, self.bits, LIMBS)
+            add_limbs(e, block, place, self.table, amounts)
 
         def mark() -> None:
             word = parts.special(e, NAN << MARKS, ABOVE << MARKS, BELOW << MARKS)
@@ -75,7 +113,7 @@ class ScaledSum(Accumulator):
 
 @dataclass(frozen=True, slots=True)
 class LargestTerm(Accumulator):
-    """Of the launch that finds each element's largest exponent."""
+    """Of the launch that finds each element's largest exponent, and clears its limbs where that is needed."""
 
     blocks: ClassVar[int] = 1
 
@@ -85,21 +123,23 @@ class LargestTerm(Accumulator):
         return self.sums.idle(e, block)
 
     def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
-        b, described = e.b, e.kernel.params[self.param]
-        parts = FloatParts(e, described.dtype, x)
-        place, sums = places(e, block, index, described.size)
+        b, table = e.b, self.sums.table
+        parts = FloatParts(e, e.kernel.params[self.param].dtype, x)
+        place = place_of_sum(e, block, index, table)
+        exponent = exponent_place(e, block, place)
         mine = e.resize(b.inst("IAdd", "i64", parts.shift, b.const("i64", 1)), "i32")
         # others may raise it meanwhile; it never falls, so who finds it large enough needn't do anything
-        known = b.load(place, "i32")
+        known = b.load(exponent, "i32")
 
         def clear() -> None:
-            for address in limb_places(e, sums, described.size, self.sums.limbs):
-                b.store(address, b.const("i64", 0))
+            for number in range(table.limbs):
+                b.store(limb_place(e, block, place, table, number), b.const("i64", 0))
 
         def enter() -> None:
-            b.atomic("AtomicUMax", place, mine)
-            if self.sums.lazy:
-                e.when(b.inst("IEqual", "bool", known, b.const("i32", 0)), clear)
+            b.atomic("AtomicUMax", exponent, mine)
+            first = b.inst("IEqual", "bool", known, b.const("i32", 0))
+            state = b.load(e.offset(e.table.scratch[block], 4), "i32", invariant=True)
+            e.when(e.both(first, b.inst("IEqual", "bool", state, b.const("i32", FAILED))), clear)
 
         term = e.both(parts.finite, nonzero(e, parts.mantissa))
         e.when(e.both(term, b.inst("ULessThan", "bool", known, mine)), enter)
@@ -108,43 +148,78 @@ class LargestTerm(Accumulator):
         return "the largest exponents"
 
 
+@dataclass(frozen=True, slots=True)
+class NumberedTerms(Accumulator):
+    """Of the launch that numbers terms: each says of which element it is, and the element learns the highest number."""
+
+    blocks: ClassVar[int] = 1
+
+    table: SumTable
+
+    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
+        b, places = e.b, writers(e.kernel, self.param)
+        own = next(i for i, writer in enumerate(places) if writer is op)
+        number = b.inst("IMul", "i64", e.lane, b.const("i64", len(places)))
+        number = b.inst("IAdd", "i64", number, b.const("i64", own))
+        one, words = b.const("i64", 1), e.table.scratch[block]
+        owner = e.at(e.offset(words, 8 * self.table.owners), number, 8)
+        b.store(owner, b.inst("IAdd", "i64", index, one))
+        highest = e.at(e.offset(words, 8 * self.table.numbers), index, 4)
+        b.atomic("AtomicUMax", highest, e.resize(b.inst("IAdd", "i64", number, one), "i32"))
+
+    def way(self, kernel: Kernel) -> str:
+        return "the numbers of terms"
+
+
+def place_of_sum(e: Emitter, block: int, index: Val, table: SumTable) -> Val:
+    """Of an element that has terms: where its sum is among all."""
+    if not table.elements:
+        return index
+    b = e.b
+    number = b.load(e.at(e.offset(e.table.scratch[block], 8 * table.numbers), index, 4), "i32", invariant=True)
+    return b.inst("ISub", "i64", e.resize(number, "i64", signed=False), b.const("i64", 1))
+
+
 def not_failed(i: Instructions, words: Val) -> Val:
     """Whether nobody has found a window too small; `words`: the address of the block."""
     return i.b.inst("IEqual", "bool", i.b.load(i.offset(words, 4), "i32"), i.b.const("i32", 0))
 
 
-def add_limbs(e: Emitter, dtype: DType, parts: FloatParts, above: Val, bits: int, limbs: Sequence[Val]) -> None:
-    """Adds a finite term to limbs at these addresses, of which the first begins `above` bits (i32) over the term's
-    leading one; what is below the last one is lost."""
+def limb_amounts(e: Emitter, dtype: DType, parts: FloatParts, above: Val, bits: int, limbs: int) -> list[Val]:
+    """What a finite term adds to so many limbs, of which the first begins `above` bits (i32) over the term's leading
+    one; what is below the last one is lost."""
     b, width = e.b, float_format(dtype).mantissa + 1
-    above = at_least(e, above, 0)
-    mask = b.const("i64", (1 << bits) - 1)
-    for number, place in enumerate(limbs):
+    above, mask, amounts = at_least(e, above, 0), b.const("i64", (1 << bits) - 1), []
+    for number in range(limbs):
         up = b.inst("ISub", "i32", b.const("i32", (number + 1) * bits - width), above)
         down = b.inst("ISub", "i32", b.const("i32", 0), up)
         part = b.inst("ShiftRightLogical", "i64", parts.mantissa, _shift(e, down))
         part = b.inst("BitwiseAnd", "i64", b.inst("ShiftLeftLogical", "i64", part, _shift(e, up)), mask)
-        e.when(nonzero(e, part), partial(_add, e, place, part, parts.negative))
+        amounts.append(e.select(parts.negative, b.inst("ISub", "i64", b.const("i64", 0), part), part))
+    return amounts
 
 
-def _add(e: Emitter, place: Val, part: Val, negative: Val) -> None:
-    minus = e.b.inst("ISub", "i64", e.b.const("i64", 0), part)
-    e.b.atomic("AtomicIAdd", place, e.select(negative, minus, part))
+def add_amount(e: Emitter, limb: Val, amount: Val) -> None:
+    """Adds to the limb at this address."""
+    e.b.atomic("AtomicIAdd", limb, amount)
 
 
-def table_words(size: int, limbs: int) -> int:
-    """Of 64 bits: of a table of so many elements; without limbs, those before its sums."""
-    return HEADER + -(-size // 2) + limbs * size
+def add_limbs(e: Emitter, block: int, place: Val, table: SumTable, amounts: Sequence[Val]) -> None:
+    """Adds these to the first limbs of a sum."""
+    for number, amount in enumerate(amounts):
+        limb = limb_place(e, block, place, table, number)
+        e.when(nonzero(e, amount), partial(add_amount, e, limb, amount))
 
 
-def places(e: Emitter, block: int, index: Val, size: int) -> tuple[Val, Val]:
-    """The addresses of an element's exponent and of its first limb."""
-    words = e.table.scratch[block]
-    return e.at(e.offset(words, 8 * HEADER), index, 4), e.at(e.offset(words, 8 * table_words(size, 0)), index, 8)
+def exponent_place(e: Emitter, block: int, place: Val) -> Val:
+    """The address of a sum's exponent."""
+    return e.at(e.offset(e.table.scratch[block], 8 * HEADER), place, 4)
 
 
-def limb_places(e: Emitter, first: Val, size: int, limbs: int) -> list[Val]:
-    return [e.offset(first, 8 * size * k) if k else first for k in range(limbs)]
+def limb_place(e: Emitter, block: int, place: Val, table: SumTable, number: int) -> Val:
+    """The address of a sum's limb."""
+    step, start = table.limb(number)
+    return e.at(e.offset(e.table.scratch[block], 8 * start), place, 8 * step)
 
 
 def limb_bits(terms: int) -> int:
@@ -153,13 +228,17 @@ def limb_bits(terms: int) -> int:
 
 
 def scaled_sum(kernel: Kernel, param: int) -> ScaledSum | None:
-    """None where the lanes can't run twice, or a limb hasn't enough bits for so many terms."""
+    """None where lanes can't run twice, or limbs have too few bits for so many terms."""
     numbers, described = contributions(kernel.body, param), kernel.params[param]
     if numbers is None or kernel.stacks or not runs_twice(kernel, kernel.body):
         return None
     terms, form = numbers * prod(kernel.domain), float_format(described.dtype)
-    bits = limb_bits(terms)
-    return ScaledSum(param, bits, LIMBS, terms * SPARSE < described.size) if enough(form, bits) else None
+    bits, limbs = limb_bits(terms), WINDOW_LIMBS[form.type]
+    sparse = terms * SPARSE < described.size and terms < 1 << 31
+    sums, elements = (terms, described.size) if sparse else (described.size, 0)
+    scattered = sums <= MOST_PAIRS and all(at_random(op.operands[0]) for op in writers(kernel, param))
+    table = SumTable(sums, limbs, PAIR if form.type == "f64" or scattered else 1, elements)
+    return ScaledSum(param, bits, table) if enough(form, bits) else None
 
 
 def enough(form: FloatFormat, bits: int) -> bool:
@@ -195,7 +274,7 @@ class _OnlyTerms(Rebuilder):
         return ()
 
 
-def nonzero(e: Emitter, x: Val) -> Val:
+def nonzero(e: Instructions, x: Val) -> Val:
     return e.b.inst("INotEqual", "bool", x, e.b.const(x.type, 0))
 
 

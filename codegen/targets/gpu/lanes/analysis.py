@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Kernel, KOp, walk
+from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 
 SMALL: Final = 200  # the weight of a lane whose values are few
@@ -54,3 +54,17 @@ def small(kernel: Kernel) -> bool:
 def doubles(kernel: Kernel) -> bool:
     """Whether a lane has floats of more than 32 bits."""
     return any(v.dtype.is_float and v.dtype.bits > 32 for op in walk(kernel.body) for v in op.results)
+
+
+def at_random(index: KValue) -> bool:
+    """Whether it is made of what is in memory alone, rather than of the lane's own number as well."""
+    seen: set[KValue] = set()
+    waiting = [index]
+    while waiting:
+        value = waiting.pop()
+        if value.op is None:
+            return False
+        if value not in seen and value.op.opcode != "load":
+            seen.add(value)
+            waiting += value.op.operands
+    return True

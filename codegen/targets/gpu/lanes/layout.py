@@ -9,7 +9,7 @@ lanes that multiply into 1,000 elements take 427 times as long on an H200 in one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from types import MappingProxyType
@@ -24,10 +24,10 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, ScaledSum, only_terms, table_words
-from loopgrad.codegen.targets.gpu.emit.window_sum import SampledTerms, WindowSum, sampled
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, NumberedTerms, only_terms
+from loopgrad.codegen.targets.gpu.emit.window_sum import SampledTerms, WindowSum, by_pairs, sampled
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
-from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params
+from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params, straight
 from loopgrad.codegen.targets.gpu.lanes.boxes import boxed
 from loopgrad.codegen.targets.gpu.lanes.chained_spans import WORD as CHAIN_WORD
 from loopgrad.codegen.targets.gpu.lanes.chained_spans import chain_words, number_words
@@ -50,7 +50,12 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RESIDENT, RunningTiles, running_tiles
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import stage_plan
 from loopgrad.codegen.targets.gpu.lanes.table_tiles import long_tiles, table_tiles
-from loopgrad.codegen.targets.gpu.support.finished_sums import NUMBERS, last_kernel, round_kernel, scaled_kernel
+from loopgrad.codegen.targets.gpu.support.finished_sums import (
+    NUMBERS,
+    last_kernel,
+    round_kernel,
+    scaled_kernel,
+)
 from loopgrad.codegen.targets.gpu.support.shard_folds import shard_folds
 from loopgrad.codegen.targets.gpu.support.support_kernels import (
     combine_kernel,
@@ -112,6 +117,18 @@ def running_mapping(kernel: Kernel, running: RunningTotal, geometry: Geometry) -
     return LaneMapping(group=geometry.group, running=tiles, resident=RESIDENT if tiles.chained else 0)
 
 
+def with_pairs(
+    kernel: Kernel, accumulators: Sequence[Accumulator], tiles: Tiles | None, geometry: Geometry
+) -> Tiles | None:
+    """Tiles whose invocations come together where some of their sums are made by two of them."""
+    if not geometry.exchanges or not straight(kernel) or not any(map(by_pairs, accumulators)):
+        return tiles
+    if tiles is None:
+        tiles = Tiles(geometry.group, 1, prod(kernel.domain))
+    plain = tiles.streamed and not tiles.row_length and not tiles.spilled
+    return replace(tiles, convergent=True) if plain else tiles
+
+
 def has_loops(kernel: Kernel) -> bool:
     return any(op.opcode in ("for", "while") for op in walk(kernel.body))
 
@@ -133,7 +150,7 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
         tables = table_tiles(kernel, accumulators, geometry)
         if tables is not None:
             return LaneMapping(group=geometry.group, tiles=tables[0], accumulators=tables[1])
-        tiles = tiling(kernel, options, geometry)
+        tiles = with_pairs(kernel, accumulators, tiling(kernel, options, geometry), geometry)
         group = (tiles.group or geometry.group) if tiles else 0
         return LaneMapping(group=group, tiles=tiles, accumulators=accumulators)
     if any(len(kinds) > 1 or "set" in kinds for kinds in shared.values()):
@@ -247,8 +264,8 @@ def accumulator_blocks(kernel: Kernel, accumulators: tuple[Accumulator, ...], sc
         positions.append(len(scratch))
         if isinstance(acc, ExactSum):
             scratch.append(max(8 * described.size * exact_format(described.dtype).words * acc.copies, 8))
-        elif isinstance(acc, ScaledSum | WindowSum):
-            scratch.append(8 * table_words(described.size, in_limbs(acc).limbs))
+        elif isinstance(acc, WindowSum):
+            scratch.append(8 * acc.repair.table.words)
         elif isinstance(acc, LastWriter):
             values = acc.numbers * prod(kernel.domain) * SIZE[memory_type(described.dtype)]
             scratch += [max(described.size * SIZE[number_type(kernel, acc)], 8), max(values, 8)]
@@ -272,8 +289,8 @@ def around_accumulator(
         scratch.append(max(8 * words, 8))
         added = fold(Reduction("add", int64, 0, 1), block, [sums], (words, acc.copies), scratch, support)
         return [fill], [*added, Dispatch(rounding, size, (sums, target))]
-    if isinstance(acc, ScaledSum | WindowSum):
-        return around_scaled(kernel, acc, block, target, support, start)
+    if isinstance(acc, WindowSum):
+        return around_window(kernel, acc, block, target, support, start)
     if isinstance(acc, LastWriter):
         number, values = NUMBERS[number_type(kernel, acc)], acc.numbers * prod(kernel.domain)
         fill = Dispatch(support.add(fill_kernel(number, 0)), size, (block,))
@@ -282,29 +299,23 @@ def around_accumulator(
     return [], []
 
 
-def in_limbs(acc: ScaledSum | WindowSum) -> ScaledSum:
-    """Who lays out the limbs."""
-    return acc.repair if isinstance(acc, WindowSum) else acc
-
-
-def around_scaled(
-    kernel: Kernel, acc: ScaledSum | WindowSum, block: Array, target: Array, support: Support, start: float | None
+def around_window(
+    kernel: Kernel, acc: WindowSum, block: Array, target: Array, support: Support, start: float | None
 ) -> tuple[list[Dispatch], list[Dispatch]]:
     """As around_accumulator, for sums in fixed point."""
-    sums, described = in_limbs(acc), kernel.params[acc.param]
-    dtype, size, windowed = described.dtype, described.size, isinstance(acc, WindowSum)
-    terms = only_terms(kernel, acc.param)
-    cleared = table_words(size, 0 if sums.lazy and not windowed else sums.limbs)
-    fill = Dispatch(support.add(fill_kernel(int64, 0)), cleared, (block,))
-    largest = of_terms(terms, LargestTerm(acc.param, sums), block, support, FILLED if windowed else 0)
-    finish = scaled_kernel(dtype, size, sums, start)
-    tiles = streamed_tiles(finish, support.geometry) if windowed or start is not None else None
+    table, param, dtype = acc.repair.table, acc.param, kernel.params[acc.param].dtype
+    terms = only_terms(kernel, param)
+    before = [Dispatch(support.add(fill_kernel(int64, 0)), table.words, (block,))]
+    if table.elements:
+        before.append(of_terms(terms, NumberedTerms(param, table), block, support, 0))
+    before.append(of_terms(sampled(terms), SampledTerms(param), block, support))
+    after = [of_terms(terms, again, block, support) for again in (LargestTerm(param, acc.repair), acc.repair)]
+    finish = scaled_kernel(dtype, kernel.params[param].size, acc.repair, start)
+    tiles = streamed_tiles(finish, support.geometry)
     shape = UNTILED if tiles is None else LaneMapping(group=support.geometry.group, tiles=tiles)
-    rounding = Dispatch(support.add(finish, shape), size, (block, target), tiles.count if tiles else 0)
-    if not windowed:
-        return [fill, largest], [rounding]
-    sample = of_terms(sampled(terms), SampledTerms(acc.param), block, support)
-    return [fill, sample], [largest, of_terms(terms, sums, block, support), rounding]
+    rounding = support.add(finish, shape)
+    after.append(Dispatch(rounding, prod(finish.domain), (block, target), tiles.count if tiles else 0))
+    return before, after
 
 
 def of_terms(terms: Kernel, acc: Accumulator, block: Array, support: Support, few: int = FILLED) -> Dispatch:

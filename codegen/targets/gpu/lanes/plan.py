@@ -101,6 +101,7 @@ class Tiles:
     group: int = 0  # invocations that share a tile; 0: as many as elsewhere
     spilled: bool = False  # what an invocation has folded waits in memory of the workgroup for its next lane
     shards: ShardPieces | None = None  # lanes are reduced by shards, whose rows these are
+    convergent: bool = False  # all invocations run a whole tile's lanes at the same time, and may exchange registers
 
     @property
     def streamed(self) -> bool:

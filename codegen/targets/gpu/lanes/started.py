@@ -11,14 +11,19 @@ from dataclasses import replace
 
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.steps import all_steps, with_blocks
+from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import ScaledSum
 from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes.analysis import shares_all
 from loopgrad.codegen.targets.gpu.lanes.plan import LaneMapping
 
 Starts = Mapping[int, float]
 """Of parameters that kernels behind the lanes start with these numbers."""
+
+
+def writes_all(acc: Accumulator) -> bool:
+    """Whether a kernel behind its lanes writes every element."""
+    return isinstance(acc, ExactSum) or (isinstance(acc, WindowSum) and not acc.repair.table.elements)
 
 
 def starts(program: Program, shapes: Sequence[LaneMapping]) -> list[Starts]:
@@ -35,7 +40,7 @@ def starts(program: Program, shapes: Sequence[LaneMapping]) -> list[Starts]:
         {
             acc.param: values[0]
             for acc in shape.accumulators
-            if isinstance(acc, ExactSum | ScaledSum | WindowSum) and shares_all(program.kernels[number], acc.param)
+            if writes_all(acc) and shares_all(program.kernels[number], acc.param)
             for values in [found.get((number, acc.param), [])]
             if len(values) == launches[number] and values and values[0] is not None and len({*map(repr, values)}) == 1
         }

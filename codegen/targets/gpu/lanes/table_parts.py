@@ -20,7 +20,7 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.emit.accumulate import accumulator
 from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
-from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params, straight
+from loopgrad.codegen.targets.gpu.lanes.analysis import at_random, shared_params, straight
 from loopgrad.graph.types import bool_, int64
 
 PART: Final = 16 << 20  # bytes of first limbs that are at work at a time
@@ -33,20 +33,21 @@ def in_parts(kernel: Kernel, options: Options, wide: bool) -> Kernel:
     if len(shared) != 1 or kernel.stages or kernel.running is not None or not straight(kernel):
         return kernel
     ((param, kinds),) = shared.items()
-    most = min(-(-8 * kernel.params[param].size // PART), MOST_PARTS)
     added = [op for op in kernel.body.ops if op.opcode == "accumulate"]
-    if most < 2 or len(added) != 1 or not _at_random(added[0].operands[0]):
+    if len(added) != 1 or not at_random(added[0].operands[0]):
         return kernel
 
-    def in_window(candidate: Kernel) -> bool:
+    def bytes_in_window(candidate: Kernel) -> int:
+        """Of adjacent limbs; 0 where they aren't worth parts."""
         found = accumulator(candidate, param, kinds, options.deterministic, wide)
-        return isinstance(found, WindowSum) and found.alone
+        if not isinstance(found, WindowSum) or not found.alone or found.repair.table.elements:
+            return 0
+        return 8 * found.repair.table.adjacent * kernel.params[param].size
 
-    if not in_window(kernel):
-        return kernel
+    most = min(-(-bytes_in_window(kernel) // PART), MOST_PARTS)
     # a lane is taken for a term in each part, and of too many terms no window has bits enough
     made = (_InParts(kernel, parts).run() for parts in range(most, 1, -1))
-    return next(filter(in_window, made), kernel)
+    return next(filter(bytes_in_window, made), kernel)
 
 
 class _InParts(Rebuilder):
@@ -109,20 +110,6 @@ def _behind(*values: KValue) -> set[KOp]:
             found.add(op)
             waiting += [v.op for v in op.operands]
     return found
-
-
-def _at_random(index: KValue) -> bool:
-    """Whether it is made of what is in memory alone, rather than of the lane's own number as well."""
-    seen: set[KValue] = set()
-    waiting = [index]
-    while waiting:
-        value = waiting.pop()
-        if value.op is None:
-            return False
-        if value not in seen and value.op.opcode != "load":
-            seen.add(value)
-            waiting += value.op.operands
-    return True
 
 
 def _reads(index: KValue) -> bool:

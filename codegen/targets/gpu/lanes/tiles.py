@@ -148,6 +148,16 @@ def shared_idle(e: Emitter) -> Val:
     return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
 
 
+def agreed(e: Emitter, condition: Val) -> Val:
+    """What holds for the first invocation of the workgroup, to which all come."""
+    b = e.b
+    flag, zero = b.shared("i32", 1), b.const("i32", 0)
+    leader = b.inst("IEqual", "bool", b.local_id(), zero)
+    e.when(leader, lambda: b.shared_set(flag, zero, e.select(condition, b.const("i32", 1), zero)))
+    b.barrier()
+    return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
+
+
 def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Tile:
     """A tile in the order of its lanes."""
     tile = Tile(e, tiles, number)
@@ -168,7 +178,9 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
         first = b.inst("IAdd", "i32", near, b.inst("IMul", "i32", k, b.const("i32", b.group * tiles.unrolled)))
         ahead = [b.group * u + i for u in range(0, tiles.unrolled, side) for i in range(side)]
         lanes = [partial(tile.enter, first, body.arguments, a, n % side) for n, a in enumerate(ahead)]
+        e.convergent = tiles.convergent
         emit_together(e, lanes, body, emit_block, side)
+        e.convergent = False
 
     def rest(start: int = 0) -> None:
         many = tiles.side if tiles.length % tiles.side == 0 else 1
@@ -200,9 +212,10 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
             rest(batches * at_once)
 
     with e.contributing(RegisterFolds(folds)) if folds else nullcontext():
-        if tiles.unrolled > 1 and tiles.even:
+        by_batches = tiles.unrolled > 1 or tiles.convergent
+        if by_batches and tiles.even:
             whole()
-        elif tiles.unrolled > 1:
+        elif by_batches:
             e.one_of(tile.whole, whole, rest)
         elif tiles.size > b.group:
             rest()

@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import HEADER, MARKS, ScaledSum, table_words
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import HEADER, MARKS, ScaledSum, SumTable
 from loopgrad.codegen.targets.gpu.emit.window_sum import GUARD
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
 MOST_HELD: Final = 32  # limbs in registers
+SUMS_AT_ONCE: Final = 4  # that a lane rounds
 
 
 @dataclass
@@ -113,52 +114,98 @@ def _each_limb(
 
 
 def scaled_kernel(dtype: DType, size: int, acc: ScaledSum, start: float | None = None) -> Kernel:
-    """param 1 [e] += what element e of a scaled sum stands for, whose block param 0 is, of a sum in a window where that
-    is repaired by it; or `start`, and that. Elements without terms are left alone."""
-    lane, b = KValue(int64), _Ops()
-    found = _found_scaled(b, lane, acc)
-    sparse = acc.lazy and not acc.repairs
-    if sparse and start is None:  # most elements have none, and stay
+    """param 1 [e] += what the sum of element e stands for in the table of sums that param 0 is; or `start`, and that.
+    Elements without terms are left alone. Where most sums are rounded by little, a lane has some, of which it does all
+    others in a loop."""
+    lane, b, table = KValue(int64), _Ops(), acc.table
+    window, finish = _Window(b), partial(_finish, dtype, acc, start)
+    if float_format(dtype).mantissa + 1 + GUARD >= acc.bits:
+        each = 1
+        finish(window, b, _read_sum(b, lane, table), False)
+    else:
+        each = next(n for n in (SUMS_AT_ONCE, 2, 1) if table.sums % n == 0)
+        sums = [_read_sum(b, b.integer("add", lane, k * (table.sums // each)), table) for k in range(each)]
+        usual = [finish(window, b, found, True) for found in sums]
+
+        def again(inner: _Ops, k: KValue) -> tuple[()]:
+            place = inner.integer("add", inner.integer("mul", k, table.sums // each), lane)
+            found, rare = _read_sum(inner, place, table), _Ops()
+            holds = _usual_sum(inner, dtype, window, found, acc.bits).holds
+            finish(window, rare, found, False)
+            inner.ops.append(KOp("if", (holds,), (), {}, (Block(), Block((), rare.ops))))
+            return ()
+
+        rest = _Ops()
+        rest.loop(each, (), again)
+        all_usual = reduce(partial(b.one, "and", bool_), usual)
+        b.ops.append(KOp("if", (all_usual,), (), {}, (Block(), Block((), rest.ops))))
+    params = (BufferParam(int64, table.words, "read"), BufferParam(dtype, size, "write"))
+    return Kernel("round_scaled", (table.sums // each,), params, Block((lane,), b.ops))
+
+
+class _Sum(NamedTuple):
+    """A sum in memory: its place there, its element, whether it is of one, where that isn't known, and its limbs."""
+
+    place: KValue
+    element: KValue
+    owned: KValue | None
+    limbs: Sequence[KValue]
+
+
+def _read_sum(b: _Ops, place: KValue, table: SumTable) -> _Sum:
+    element, owned = place, None
+    if table.elements:
+        owner = b.one("load", int64, b.integer("add", place, table.owners), param=0)
+        element = b.integer("max", b.integer("sub", owner, 1), 0)
+        here = b.one("eq", bool_, _word(b, element, table.numbers), b.integer("add", place, 1))
+        owned = b.one("and", bool_, b.test("ne", owner, 0), here)
+    return _Sum(place, element, owned, [_load_limb(b, place, table, number) for number in range(table.limbs)])
+
+
+def _finish(
+    dtype: DType, acc: ScaledSum, start: float | None, window: _Window, b: _Ops, found: _Sum, usually: bool
+) -> KValue:
+    """Writes the element, or only where it is done `usually`; whether it is."""
+    then, holds = b, b.const(True, bool_)
+    if usually or found.owned is not None:
         then = _Ops()
-        total = _round_scaled(then, dtype, found, _limbs(then, lane, size, acc), acc.bits)
-        _add_to_table(then, dtype, lane, total, start)
-        b.ops.append(KOp("if", (found.some(b),), (), {}, (Block((), then.ops), Block())))
-    else:  # of sparse sums little is read: those of one element for all that have none
-        place = b.one("select", int64, found.some(b), lane, b.const(0, int64)) if sparse else lane
-        limbs = _limbs(b, place, size, acc)
-        total = _round_scaled(b, dtype, found, limbs, acc.bits)
-        _add_to_table(b, dtype, lane, total, start, found.some(b, limbs))
-    params = (BufferParam(int64, table_words(size, acc.limbs), "read"), BufferParam(dtype, size, "write"))
-    return Kernel("round_scaled", (size,), params, Block((lane,), b.ops))
+    if usually:
+        usual = _usual_sum(b, dtype, window, found, acc.bits)
+        holds, total = usual.holds, _scaled_number(then, dtype, usual.number, usual.powers)
+        some = then.test("ne", reduce(partial(then.integer, "or"), found.limbs), 0)
+    else:
+        word = _word(then, then.one("select", int64, window.holds, then.const(0, int64), found.place), HEADER)
+        total = _round_scaled(then, dtype, window, found, word, acc.bits)
+        met = then.one("select", int64, window.holds, reduce(partial(then.integer, "or"), found.limbs), word)
+        some = then.test("ne", met, 0)
+    _add_to_table(then, dtype, found.element, total, start, some)
+    if then is not b:
+        written = holds if found.owned is None else b.one("and", bool_, holds, found.owned)
+        b.ops.append(KOp("if", (written,), (), {}, (Block((), then.ops), Block())))
+    return holds
 
 
-class _Scaled(NamedTuple):
-    """Of an element: 1 + its largest exponent and marks, 0 where it has no term of its own; of all, 1 + the exponent
-    with which a window begins, and whether that holds, which are None where there is no window."""
-
-    word: KValue
-    top: KValue | None
-    windowed: KValue | None
-
-    def some(self, b: _Ops, limbs: Sequence[KValue] = ()) -> KValue:
-        """Whether it has terms."""
-        met = self.word
-        if self.windowed is not None:
-            met = b.one("select", int64, self.windowed, reduce(partial(b.integer, "or"), limbs), met)
-        return b.test("ne", met, 0)
+def _load_limb(b: _Ops, place: KValue, table: SumTable, number: int) -> KValue:
+    step, start = table.limb(number)
+    word = b.integer("add", b.integer("mul", place, step) if step > 1 else place, start)
+    return b.one("load", int64, word, param=0)
 
 
-def _found_scaled(b: _Ops, lane: KValue, acc: ScaledSum) -> _Scaled:
-    def word(place: KValue) -> KValue:
-        halves = b.one("load", int64, b.integer("add", b.integer("shr", place, 1), HEADER), param=0)
-        return half(b, halves, b.integer("and", place, 1))
+def _word(b: _Ops, place: KValue, start: int) -> KValue:
+    """The word of 32 bits at this place of those that begin with a word of 64."""
+    halves = b.one("load", int64, b.integer("add", b.integer("shr", place, 1), start), param=0)
+    return half(b, halves, b.integer("and", place, 1))
 
-    if not acc.repairs:
-        return _Scaled(word(lane), None, None)
-    header = b.one("load", int64, b.const(0, int64), param=0)
-    windowed = b.test("eq", half(b, header, b.const(1, int64)), 0)
-    top = b.integer("add", half(b, header, b.const(0, int64)), GUARD)
-    return _Scaled(word(b.one("select", int64, windowed, b.const(0, int64), lane)), top, windowed)
+
+class _Window:
+    """1 + the exponent with which a window begins, and whether that `holds`."""
+
+    def __init__(self, b: _Ops) -> None:
+        header = [b.one("load", int64, b.const(number, int64), param=0) for number in range(HEADER)]
+        self.holds = b.test("eq", half(b, header[0], b.const(1, int64)), 0)
+        largest, _, total, count = [half(b, word, b.const(0, int64)) for word in header]
+        spread = b.integer("sub", largest, b.integer("floordiv", total, b.integer("max", count, 1)))
+        self.top = b.integer("add", b.integer("add", largest, b.integer("shr", spread, 1)), GUARD)
 
 
 def half(b: _Ops, word: KValue, number: KValue) -> KValue:
@@ -166,29 +213,57 @@ def half(b: _Ops, word: KValue, number: KValue) -> KValue:
     return b.integer("and", b.integer("shr", word, b.integer("mul", number, 32)), (1 << 32) - 1)
 
 
-def _limbs(b: _Ops, lane: KValue, size: int, acc: ScaledSum) -> list[KValue]:
-    first = table_words(size, 0)
-    return [b.one("load", int64, b.integer("add", lane, first + k * size), param=0) for k in range(acc.limbs)]
-
-
-def _round_scaled(b: _Ops, dtype: DType, found: _Scaled, limbs: Sequence[KValue], bits: int) -> KValue:
-    """Limbs, each `bits` bits below the one before, as the float that is next to their sum."""
+def _round_scaled(b: _Ops, dtype: DType, window: _Window, found: _Sum, word: KValue, bits: int) -> KValue:
+    """Limbs, each `bits` bits below the one before, as the float that is next to their sum. `word`: of the exponent of
+    its largest term and marks."""
     form = float_format(dtype)
     wide = float64 if form.type == "f64" else float32
-    largest, marks = b.integer("and", found.word, (1 << MARKS) - 1), b.integer("shr", found.word, MARKS)
-    top = b.integer("add", largest, 1)
-    if found.top is not None and found.windowed is not None:
-        top = b.one("select", int64, found.windowed, found.top, top)
-        marks = b.one("select", int64, found.windowed, b.const(0, int64), marks)
-    else:  # limbs that nobody has cleared
-        met = b.test("ne", largest, 0)
-        limbs = [b.one("select", int64, met, limb, b.const(0, int64)) for limb in limbs]
-    size, place = _leading(b, _carried(b, limbs, bits), bits, wide)
-    place = b.integer("add", place, b.integer("add", top, form.mantissa - bits + form.lowest))
-    total, half = b.one("cast", wide, size), b.integer("shr", place, 1)
-    for part in (half, b.integer("sub", place, half)):  # what both make together may be no float
-        total = b.one("mul", wide, total, _power(b, part, wide))
-    return infinite(b, wide, total, marks, 1)
+    largest, marks = b.integer("and", word, (1 << MARKS) - 1), b.integer("shr", word, MARKS)
+    top = b.one("select", int64, window.holds, window.top, b.integer("add", largest, 1))
+    marks = b.one("select", int64, window.holds, b.const(0, int64), marks)
+    size, place = _leading(b, _carried(b, found.limbs, bits), bits, wide)
+    place = b.integer("add", place, _lowest_place(b, dtype, top, bits))
+    return infinite(b, wide, _scaled_number(b, dtype, size, _powers(b, dtype, place)), marks, 1)
+
+
+def _lowest_place(b: _Ops, dtype: DType, top: KValue, bits: int) -> KValue:
+    """The power of two that the first limb's lowest bit is worth, where that limb begins above exponent `top` - 1."""
+    form = float_format(dtype)
+    return b.integer("add", top, form.mantissa - bits + form.lowest)
+
+
+def _scaled_number(b: _Ops, dtype: DType, number: KValue, powers: Sequence[KValue]) -> KValue:
+    """Times these, as a float."""
+    wide = float64 if float_format(dtype).type == "f64" else float32
+    return reduce(partial(b.one, "mul", wide), powers, b.one("cast", wide, number))
+
+
+def _powers(b: _Ops, dtype: DType, exponent: KValue) -> list[KValue]:
+    """Of two, which make that power, where it may be no float itself."""
+    wide, half = float64 if float_format(dtype).type == "f64" else float32, b.integer("shr", exponent, 1)
+    return [_power(b, part, wide) for part in (half, b.integer("sub", exponent, half))]
+
+
+class _UsualSum(NamedTuple):
+    """What rounds as a sum in a window does, where that `holds`: a number times powers of two."""
+
+    holds: KValue
+    number: KValue
+    powers: Sequence[KValue]
+
+
+def _usual_sum(b: _Ops, dtype: DType, window: _Window, found: _Sum, bits: int) -> _UsualSum:
+    """Of float32: the first limb alone has more bits than a float, so of what is below it no more is needed than
+    whether there is some; or there is nothing below it."""
+    first, *lower = _carried(b, found.limbs, bits)
+    below = reduce(partial(b.integer, "or"), lower)
+    nothing = b.test("eq", below, 0)
+    large = 1 << (float_format(dtype).mantissa + 3)
+    beyond = b.one("or", bool_, b.test("ge", first, large), b.test("le", first, -large))
+    holds = b.one("and", bool_, window.holds, b.one("or", bool_, nothing, beyond))
+    odd = b.one("select", int64, nothing, b.const(0, int64), b.const(1, int64))
+    powers = _powers(b, dtype, _lowest_place(b, dtype, window.top, bits))
+    return _UsualSum(holds, b.integer("or", first, odd), powers)
 
 
 def _carried(b: _Ops, limbs: Sequence[KValue], bits: int) -> list[KValue]:

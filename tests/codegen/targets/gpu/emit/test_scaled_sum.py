@@ -8,7 +8,7 @@ import pytest
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.gpu.emit import accumulate, window_sum
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import ScaledSum, only_terms, scaled_sum
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import SumTable, only_terms, scaled_sum
 from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
@@ -39,7 +39,7 @@ def summed(dtype, x, place, elements, start=0.0):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("elements", [1, 7, 400, 5000])
+@pytest.mark.parametrize("elements", [1, 7, 400, 5000, 9 * SIZE])
 def test_sums_are_rounded_about_once(dtype, elements):
     rng = np.random.default_rng(elements)
     x, place = rng.normal(size=SIZE).astype(dtype.np), places(elements)
@@ -73,6 +73,17 @@ def test_exponents_of_every_size(dtype):
     x[2::4] *= 9
     got = summed(dtype, x, np.repeat(np.arange(len(exponents)), 4), len(exponents))
     np.testing.assert_array_equal(got, np.ldexp(dtype.np.type(9.25), exponents))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("elements", [40, 9 * SIZE])
+def test_terms_that_mostly_lie_far_below_the_largest(dtype, elements):
+    """Of which neighbours add a limb each."""
+    rng = np.random.default_rng(11)
+    x, place = np.ldexp(rng.uniform(-2, 2, SIZE), -rng.integers(0, 70, SIZE)).astype(dtype.np), places(elements)
+    got = summed(dtype, x, place, elements)
+    for g, w in zip(got, true_sums(x, place, elements), strict=True):
+        assert abs(Fraction(float(g)) - w) <= Fraction(EPS[dtype.name]) * abs(w)
 
 
 @pytest.mark.parametrize("largest", [-149, -127, -126, -125, -120, 0, 120])
@@ -150,14 +161,15 @@ def test_small_tables_and_lanes_with_loops_have_exact_sums(monkeypatch):
     assert way(scatter(float32, SIZE, 1000)) is ExactSum
     assert way(scatter(float32, 1 << 18, 1 << 18)) is WindowSum
     assert way(scatter(float64, 1 << 16, 1 << 16)) is WindowSum
-    assert way(scatter(float32, SIZE, 1 << 18)) is ScaledSum
+    assert way(scatter(float32, SIZE, 1 << 18)) is WindowSum
 
 
-def test_sparse_tables_have_an_exponent_for_each_element():
-    assert scaled_sum(scatter(float32, SIZE, 9 * SIZE), 2).lazy is True
-    assert scaled_sum(scatter(float32, SIZE, 7 * SIZE), 2).lazy is False
+def test_sparse_tables_have_sums_by_the_numbers_of_terms():
+    assert scaled_sum(scatter(float32, SIZE, 9 * SIZE), 2).table == SumTable(SIZE, 2, 2, 9 * SIZE)
+    assert scaled_sum(scatter(float64, SIZE, 7 * SIZE), 2).table == SumTable(7 * SIZE, 3, 2)
+    assert scaled_sum(scatter(float32, 1 << 22, 1 << 22), 2).table == SumTable(1 << 22, 2, 1)
     assert scaled_sum(scatter(bfloat16, 1 << 24, 1 << 24), 2).bits == 38
-    assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].lazy
+    assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].repair.table.elements
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)

@@ -9,7 +9,6 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.program import Initial
 from loopgrad.codegen.targets.gpu.emit import accumulate
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import ScaledSum
 from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
@@ -27,7 +26,7 @@ def started_by(kernel, initials):
 
 @pytest.mark.parametrize(
     ("way", "elements"),
-    [(ExactSum, 30), (WindowSum, 900), (ScaledSum, 9 * SIZE)],
+    [(ExactSum, 30), (WindowSum, 900), (WindowSum, 9 * SIZE)],
     ids=lambda v: getattr(v, "__name__", v),
 )
 @pytest.mark.parametrize("dtype", [float16, float32, float64], ids=str)
@@ -39,7 +38,8 @@ def test_sums_on_top_of_a_number(way, elements, dtype, monkeypatch):
     rng = np.random.default_rng(3)
     x, place = rng.integers(-8, 9, SIZE).astype(dtype.np), places(elements)
     run = executable_of(started_by(kernel, [Initial(None, 2.5)]))
-    assert all(start.included for step in run.program.steps for _, start in step.initials)
+    included = elements < 9 * SIZE  # of more nearly none is written behind the lanes
+    assert all(start.included is included for step in run.program.steps for _, start in step.initials)
     (got,) = run.run([device().put(a) for a in (x, place, np.full(elements, 99.0, dtype.np))])
     wanted = np.full(elements, 2.5)
     np.add.at(wanted, place[place >= 0], x[place >= 0].astype(np.float64))

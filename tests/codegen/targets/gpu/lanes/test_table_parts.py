@@ -33,7 +33,7 @@ def gradient(store=False):
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(accumulate, "EXACT_BYTES", 0)
-    monkeypatch.setattr(table_parts, "PART", 8 * 40)
+    monkeypatch.setattr(table_parts, "PART", 16 * 40)
 
 
 def test_every_term_is_added_in_one_part(small):
