@@ -73,33 +73,46 @@ class SegmentChunks:
 
 @dataclass(frozen=True, slots=True)
 class SegmentBlocks:
-    """Of `count` blocks, from number `target` on, those of which all parts, from number `source` on, are of one
-    segment. Arrays: sums of float32 or float64, what these lost, segments."""
+    """Of the blocks of one level, and those of the next where there are some, `counts` of them, from number `target`
+    on, those of which all parts, from number `source` on, are of one segment; the next level's from the same parts, of
+    which few are read. Arrays: sums of float32 or float64, what these lost, segments."""
 
     dtype: str
     width: int
-    count: int
+    counts: tuple[int, ...]
     source: int
     target: int
 
     @property
     def invocations(self) -> int:
-        return self.count * (self.width // _side(self.width, DTYPES[self.dtype].itemsize))
+        return sum(self.counts) * (self.width // _side(self.width, DTYPES[self.dtype].itemsize))
 
     def emit(self, e: Emitter, tile: Val) -> None:
         _each_invocation(e, tile, self.invocations, self._block)
 
     def _block(self, code: GroupCode, number: Val) -> None:
-        sums = _Sums(code, self.dtype, self.width, number)
-        arrays, b = code.e.table.params, code.b
-        first = code.plus(code.times(sums.row, 1 << BLOCK), self.source)
-        target = code.plus(sums.row, self.target)
-        segment, last = (sums.segment(arrays[2], code.plus(first, k)) for k in (0, (1 << BLOCK) - 1))
-        whole = code.e.both(code.test("SGreaterThanEqual", segment, 0), b.inst("IEqual", "bool", segment, last))
+        sums, b = _Sums(code, self.dtype, self.width, number), code.b
+        first, trips = code.times(sums.row, 1 << BLOCK), code.i32(1)
+        if len(self.counts) > 1:
+            upper = code.test("UGreaterThanEqual", sums.row, self.counts[0])
+            above = code.times(code.plus(sums.row, -self.counts[0]), 1 << 2 * BLOCK)
+            first, trips = code.e.select(upper, above, first), code.e.select(upper, code.i32(1 << BLOCK), trips)
+        first = code.plus(first, self.source)
+        arrays, target = code.e.table.params, code.plus(sums.row, self.target)
+        last = code.plus(b.inst("IAdd", "i32", first, code.times(trips, 1 << BLOCK)), -1)
+        segment, other = (sums.segment(arrays[2], end) for end in (first, last))
+        whole = code.e.both(code.test("SGreaterThanEqual", segment, 0), b.inst("IEqual", "bool", segment, other))
 
         def add() -> None:
-            parts = [sums.load(arrays, code.plus(first, k)) for k in range(1 << BLOCK)]
-            sums.store(arrays, target, balanced(sums.merged, parts))
+            total = _HeldPart(sums)
+
+            def some(k: Val) -> None:
+                start = b.inst("IAdd", "i32", first, code.times(k, 1 << BLOCK))
+                parts = [sums.load(arrays, code.plus(start, n)) for n in range(1 << BLOCK)]
+                total.set(sums.merged(total.get(), balanced(sums.merged, parts)))
+
+            counted(code.e, trips, some)
+            sums.store(arrays, target, total.get())
 
         code.e.when(whole, add)
         sums.leave_segment(arrays[2], target, code.e.select(whole, segment, code.i32(-1)))
@@ -132,15 +145,7 @@ class SegmentEnds:
     def _walk(self, code: GroupCode, sums: _Sums, segment: Val, params: Sequence[Val]) -> None:
         b, (result, heads, tails) = code.b, (params[0], params[1:4], params[4:])
         place, found, length = (b.local("i32") for _ in range(3))
-        totals = [(b.local(sums.type), b.local(sums.type)) for _ in range(sums.side)]
-
-        def get() -> Part:
-            return [(b.get(x, sums.type), b.get(y, sums.type)) for x, y in totals]
-
-        def set(part: Part) -> None:
-            for variables, values in zip(totals, part, strict=True):
-                for variable, value in zip(variables, values, strict=True):
-                    b.set(variable, value)
+        total = _HeldPart(sums)
 
         def look() -> None:
             entry, step = self._next(code, sums, segment, heads[2], b.get(place, "i32"))
@@ -151,15 +156,15 @@ class SegmentEnds:
             return code.test("SGreaterThanEqual", b.get(found, "i32"), 0)
 
         def go_on() -> None:
-            set(sums.merged(get(), sums.load(heads, b.get(found, "i32"))))
+            total.set(sums.merged(total.get(), sums.load(heads, b.get(found, "i32"))))
             b.set(place, b.inst("IAdd", "i32", b.get(place, "i32"), b.get(length, "i32")))
             look()
 
-        set(sums.load(tails, sums.row))
+        total.set(sums.load(tails, sums.row))
         b.set(place, code.plus(sums.row, 1))
         look()
         emit_loop(code.e, more, go_on)
-        sums.write(result, segment, get(), self.onto)
+        sums.write(result, segment, total.get(), self.onto)
 
     def _next(self, code: GroupCode, sums: _Sums, segment: Val, segments: Val, place: Val) -> tuple[Val, Val]:
         """The largest block of the segment that begins at this head, -1 where it is of another; and its heads."""
@@ -238,6 +243,24 @@ class _Sums:
     def leave_segment(self, array: Val, row: Val, segment: Val) -> None:
         first = self.code.test("IEqual", self.column, 0)
         self.code.e.when(first, lambda: self.b.store(self.code.at(array, row, 4), segment))
+
+
+class _HeldPart:
+    """A part in variables, nothing at first."""
+
+    def __init__(self, sums: _Sums) -> None:
+        self.b, self.type = sums.b, sums.type
+        self.totals = [(self.b.local(sums.type), self.b.local(sums.type)) for _ in range(sums.side)]
+        nothing = self.b.const(sums.type, 0.0)
+        self.set([(nothing, nothing)] * sums.side)
+
+    def get(self) -> Part:
+        return [(self.b.get(x, self.type), self.b.get(y, self.type)) for x, y in self.totals]
+
+    def set(self, part: Part) -> None:
+        for variables, values in zip(self.totals, part, strict=True):
+            for variable, value in zip(variables, values, strict=True):
+                self.b.set(variable, value)
 
 
 class _Row(NamedTuple):
@@ -401,9 +424,9 @@ def _make(routine: Routine) -> None:
         routine.by_groups("segment_sums", program, -(-program.invocations // routine.group), *arrays)
 
     launch(chunks, values, segments, rows_read, result, *heads, *tails)
-    for level, number in enumerate(counts[1:], 1):
+    for level in range(1, len(counts), 2):
         source, target = sum(counts[: level - 1]), sum(counts[:level])
-        launch(SegmentBlocks(wide.name, width, number, source, target), *heads)
+        launch(SegmentBlocks(wide.name, width, tuple(counts[level : level + 2]), source, target), *heads)
     if chunks.chunks > 1:
         launch(SegmentEnds(wide.name, width, tuple(counts), onto), result, *heads, *tails)
 
