@@ -37,7 +37,7 @@ FAILED, UNBEGUN = 1, 2  # in the header: a term doesn't fit into the window; the
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 LIMBS: Final = 2  # below an element's largest term
 WINDOW_LIMBS: Final = {"f32": 2, "f64": 3}
-PAIR: Final = 2  # adjacent limbs, where most terms have bits in both, or neighbours of elements aren't added to
+PAIR: Final = 2  # adjacent limbs
 MOST_PAIRS: Final = 1 << 20  # of float32: more had better be near each other, where one limb is mostly enough
 HEADER: Final = 4  # words before the exponents: window_sum's
 
@@ -236,8 +236,10 @@ def scaled_sum(kernel: Kernel, param: int) -> ScaledSum | None:
     bits, limbs = limb_bits(terms), WINDOW_LIMBS[form.type]
     sparse = terms * SPARSE < described.size and terms < 1 << 31
     sums, elements = (terms, described.size) if sparse else (described.size, 0)
-    scattered = sums <= MOST_PAIRS and all(at_random(op.operands[0]) for op in writers(kernel, param))
-    table = SumTable(sums, limbs, PAIR if form.type == "f64" or scattered else 1, elements)
+    adjacent = PAIR if form.type == "f64" or sums <= MOST_PAIRS else 1
+    if not all(at_random(op.operands[0]) for op in writers(kernel, param)):
+        adjacent = 1  # neighbouring lanes add to neighbours: their first limbs had better be those
+    table = SumTable(sums, limbs, adjacent, elements)
     return ScaledSum(param, bits, table) if enough(form, bits) else None
 
 

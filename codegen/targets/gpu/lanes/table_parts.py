@@ -23,7 +23,7 @@ from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes.analysis import at_random, shared_params, straight
 from loopgrad.graph.types import bool_, int64
 
-PART: Final = 16 << 20  # bytes of first limbs that are at work at a time
+PART: Final = 24 << 20  # bytes of first limbs that are at work at a time
 MOST_PARTS: Final = 8
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
-from loopgrad.codegen.targets.gpu.emit.float_parts import float_format
+from loopgrad.codegen.targets.gpu.emit.float_parts import FLOAT_FORMATS, float_format
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import HEADER, MARKS, ScaledSum, SumTable
 from loopgrad.codegen.targets.gpu.emit.window_sum import GUARD
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
@@ -20,6 +20,7 @@ from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 LOWER: Final = (1 << LIMB) - 1
 MOST_HELD: Final = 32  # limbs in registers
 SUMS_AT_ONCE: Final = 4  # that a lane rounds
+FEWEST_LANES: Final = 1 << 18  # if that leaves so many lanes
 
 
 @dataclass
@@ -115,30 +116,26 @@ def _each_limb(
 
 def scaled_kernel(dtype: DType, size: int, acc: ScaledSum, start: float | None = None) -> Kernel:
     """param 1 [e] += what the sum of element e stands for in the table of sums that param 0 is; or `start`, and that.
-    Elements without terms are left alone. Where most sums are rounded by little, a lane has some, of which it does all
-    others in a loop."""
+    Elements without terms are left alone. Most sums are rounded by little; a lane has some, of which it does all others
+    in a loop."""
     lane, b, table = KValue(int64), _Ops(), acc.table
     window, finish = _Window(b), partial(_finish, dtype, acc, start)
-    if float_format(dtype).mantissa + 1 + GUARD >= acc.bits:
-        each = 1
-        finish(window, b, _read_sum(b, lane, table), False)
-    else:
-        each = next(n for n in (SUMS_AT_ONCE, 2, 1) if table.sums % n == 0)
-        sums = [_read_sum(b, b.integer("add", lane, k * (table.sums // each)), table) for k in range(each)]
-        usual = [finish(window, b, found, True) for found in sums]
+    each = next(n for n in (SUMS_AT_ONCE, 2, 1) if table.sums % n == 0 and (table.sums >= n * FEWEST_LANES or n == 1))
+    sums = [_read_sum(b, b.integer("add", lane, k * (table.sums // each)), table) for k in range(each)]
+    usual = [finish(window, b, found, True) for found in sums]
 
-        def again(inner: _Ops, k: KValue) -> tuple[()]:
-            place = inner.integer("add", inner.integer("mul", k, table.sums // each), lane)
-            found, rare = _read_sum(inner, place, table), _Ops()
-            holds = _usual_sum(inner, dtype, window, found, acc.bits).holds
-            finish(window, rare, found, False)
-            inner.ops.append(KOp("if", (holds,), (), {}, (Block(), Block((), rare.ops))))
-            return ()
+    def again(inner: _Ops, k: KValue) -> tuple[()]:
+        place = inner.integer("add", inner.integer("mul", k, table.sums // each), lane)
+        found, rare = _read_sum(inner, place, table), _Ops()
+        holds = _usual_sum(inner, dtype, window, found, acc.bits).holds
+        finish(window, rare, found, False)
+        inner.ops.append(KOp("if", (holds,), (), {}, (Block(), Block((), rare.ops))))
+        return ()
 
-        rest = _Ops()
-        rest.loop(each, (), again)
-        all_usual = reduce(partial(b.one, "and", bool_), usual)
-        b.ops.append(KOp("if", (all_usual,), (), {}, (Block(), Block((), rest.ops))))
+    rest = _Ops()
+    rest.loop(each, (), again)
+    all_usual = reduce(partial(b.one, "and", bool_), usual)
+    b.ops.append(KOp("if", (all_usual,), (), {}, (Block(), Block((), rest.ops))))
     params = (BufferParam(int64, table.words, "read"), BufferParam(dtype, size, "write"))
     return Kernel("round_scaled", (table.sums // each,), params, Block((lane,), b.ops))
 
@@ -171,7 +168,7 @@ def _finish(
         then = _Ops()
     if usually:
         usual = _usual_sum(b, dtype, window, found, acc.bits)
-        holds, total = usual.holds, _scaled_number(then, dtype, usual.number, usual.powers)
+        holds, total = usual.holds, _scaled_number(then, dtype, usual.number(then), usual.powers)
         some = then.test("ne", reduce(partial(then.integer, "or"), found.limbs), 0)
     else:
         word = _word(then, then.one("select", int64, window.holds, then.const(0, int64), found.place), HEADER)
@@ -223,7 +220,8 @@ def _round_scaled(b: _Ops, dtype: DType, window: _Window, found: _Sum, word: KVa
     marks = b.one("select", int64, window.holds, b.const(0, int64), marks)
     size, place = _leading(b, _carried(b, found.limbs, bits), bits, wide)
     place = b.integer("add", place, _lowest_place(b, dtype, top, bits))
-    return infinite(b, wide, _scaled_number(b, dtype, size, _powers(b, dtype, place)), marks, 1)
+    total = _scaled_number(b, dtype, b.one("cast", wide, size), _powers(b, dtype, place))
+    return infinite(b, wide, total, marks, 1)
 
 
 def _lowest_place(b: _Ops, dtype: DType, top: KValue, bits: int) -> KValue:
@@ -233,9 +231,9 @@ def _lowest_place(b: _Ops, dtype: DType, top: KValue, bits: int) -> KValue:
 
 
 def _scaled_number(b: _Ops, dtype: DType, number: KValue, powers: Sequence[KValue]) -> KValue:
-    """Times these, as a float."""
+    """A float times these."""
     wide = float64 if float_format(dtype).type == "f64" else float32
-    return reduce(partial(b.one, "mul", wide), powers, b.one("cast", wide, number))
+    return reduce(partial(b.one, "mul", wide), powers, number)
 
 
 def _powers(b: _Ops, dtype: DType, exponent: KValue) -> list[KValue]:
@@ -245,25 +243,62 @@ def _powers(b: _Ops, dtype: DType, exponent: KValue) -> list[KValue]:
 
 
 class _UsualSum(NamedTuple):
-    """What rounds as a sum in a window does, where that `holds`: a number times powers of two."""
+    """What a sum in a window is, rounded, where that `holds`: a float times powers of two."""
 
     holds: KValue
-    number: KValue
+    number: Callable[[_Ops], KValue]
     powers: Sequence[KValue]
 
 
 def _usual_sum(b: _Ops, dtype: DType, window: _Window, found: _Sum, bits: int) -> _UsualSum:
-    """Of float32: the first limb alone has more bits than a float, so of what is below it no more is needed than
-    whether there is some; or there is nothing below it."""
-    first, *lower = _carried(b, found.limbs, bits)
-    below = reduce(partial(b.integer, "or"), lower)
-    nothing = b.test("eq", below, 0)
-    large = 1 << (float_format(dtype).mantissa + 3)
-    beyond = b.one("or", bool_, b.test("ge", first, large), b.test("le", first, -large))
-    holds = b.one("and", bool_, window.holds, b.one("or", bool_, nothing, beyond))
-    odd = b.one("select", int64, nothing, b.const(0, int64), b.const(1, int64))
-    powers = _powers(b, dtype, _lowest_place(b, dtype, window.top, bits))
-    return _UsualSum(holds, b.integer("or", first, odd), powers)
+    digits, lowest = _carried(b, found.limbs, bits), _lowest_place(b, dtype, window.top, bits)
+    usual = _usual_double if float_format(dtype).type == "f64" else _usual_single
+    holds, number, below = usual(b, digits, bits)
+    powers = _powers(b, dtype, b.integer("sub", lowest, below))
+    return _UsualSum(b.one("and", bool_, window.holds, holds), number, powers)
+
+
+def _usual_single(b: _Ops, digits: Sequence[KValue], bits: int) -> tuple[KValue, Callable[[_Ops], KValue], int]:
+    """Where a sum is so, the float, and how many bits below the first digit its last one is. The first has more bits
+    than a float, so of others no more is needed than whether there are some; or there are none."""
+    first, *lower = digits
+    nothing = b.test("eq", reduce(partial(b.integer, "or"), lower), 0)
+    holds = b.one("or", bool_, nothing, b.test("ge", _size(b, first), 1 << FLOAT_FORMATS["f32"].mantissa + 3))
+    whole = b.integer("or", first, _odd(b, nothing))
+    return holds, lambda ops: ops.one("cast", float32, whole), 0
+
+
+def _usual_double(b: _Ops, digits: Sequence[KValue], bits: int) -> tuple[KValue, Callable[[_Ops], KValue], int]:
+    """The same. The first digit is a float, and so are as many of the bits below as one has; both are added. Of others
+    no more is needed than whether there are some, if the sum has bits before those; or there are none."""
+    first, second, third = digits
+    width = FLOAT_FORMATS["f64"].mantissa + 1
+    more = width - bits  # bits of the third
+    if more > 0:
+        low = b.integer("or", b.integer("shl", second, more), b.integer("shr", third, bits - more))
+        rest = b.integer("and", third, (1 << bits - more) - 1)
+    else:
+        low = b.integer("shr", second, -more)
+        rest = b.integer("or", b.integer("and", second, (1 << -more) - 1), third)
+    nothing, size = b.test("eq", rest, 0), _size(b, first)
+    holds = b.one("or", bool_, nothing, b.test("ge", size, 8))
+    holds = b.one("and", bool_, holds, b.test("le", size, 1 << width))
+    low = b.integer("or", low, _odd(b, nothing))
+
+    def number(ops: _Ops) -> KValue:
+        high = ops.one("mul", float64, ops.one("cast", float64, first), ops.const(2.0**width, float64))
+        return ops.one("add", float64, high, ops.one("cast", float64, low))
+
+    return holds, number, width
+
+
+def _size(b: _Ops, x: KValue) -> KValue:
+    return b.integer("max", x, b.integer("sub", b.const(0, int64), x))
+
+
+def _odd(b: _Ops, nothing: KValue) -> KValue:
+    """The bit that is to be rounded as what isn't zero below it."""
+    return b.one("select", int64, nothing, b.const(0, int64), b.const(1, int64))
 
 
 def _carried(b: _Ops, limbs: Sequence[KValue], bits: int) -> list[KValue]:

@@ -12,6 +12,7 @@ from loopgrad.codegen.targets.gpu.emit.scaled_sum import SumTable, only_terms, s
 from loopgrad.codegen.targets.gpu.emit.window_sum import WindowSum
 from loopgrad.codegen.targets.gpu.lanes.layout import plan
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
+from loopgrad.codegen.targets.gpu.support import finished_sums
 from loopgrad.graph.types import bfloat16, bool_, float16, float32, float64, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.emit.test_accumulate import FLOATS, SIZE, places, scatter
@@ -22,8 +23,9 @@ EPS = {"float16": 2**-11, "bfloat16": 2**-8, "float32": 2**-24, "float64": 2**-5
 
 @pytest.fixture(autouse=True)
 def scaled(monkeypatch):
-    """Small tables too."""
+    """Small tables too, whose sums are rounded by lanes that have several."""
     monkeypatch.setattr(accumulate, "EXACT_BYTES", 0)
+    monkeypatch.setattr(finished_sums, "FEWEST_LANES", 1)
 
 
 def true_sums(x, place, elements, start=0.0):
