@@ -120,6 +120,7 @@ def rewrite_block(
         graph = rewrite_row_sums(rewrite_scatter_bases(in_memory_order(graph)), options)
     graph = rewrite_sorts(graph, counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
+    beside = {} if in_order else _rows_beside(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         match node.op:
@@ -129,6 +130,8 @@ def rewrite_block(
                 return _scatter(node, builder, in_order)
             case "concat" if len(node.operands) > MOST_PIECES:
                 return [_in_pieces(node, builder)]
+        if builder.original in beside:
+            return _in_two(node, builder, beside[builder.original])
         return _reduce(node, builder, in_order) if node.op in REDUCTIONS else None
 
     return rebuild(graph, rewrite, inner=False)
@@ -243,6 +246,23 @@ def _in_pieces(node: Node, builder: GraphBuilder) -> Value:
 def long_row(elements: int, in_order: bool) -> int:
     """From which length on rows of so many elements in all are reduced across lanes."""
     return SHORT_ROW if in_order and elements >= MANY_ELEMENTS else LONG_ROW
+
+
+def _rows_beside(graph: Graph) -> dict[Node, set[int]]:
+    """Reductions of whole arrays -> the trailing dims that others of such shapes reduce first: one kernel reads the
+    elements for both, where they are made of one array. On an H200 a batch norm's loss has its own pass otherwise."""
+    rows: dict[tuple[int, ...], set[int]] = {}
+    whole = list[Node]()
+    for node in graph.nodes:
+        if node.op in REDUCTIONS and 0 not in node.operands[0].shape:
+            shape = node.operands[0].shape
+            wide = {a for a in node.attrs["axes"] if shape[a] != 1}
+            trailing = _trailing(shape, wide) - {d for d, n in enumerate(shape) if n == 1}
+            if trailing == {d for d, n in enumerate(shape) if n != 1}:
+                whole.append(node)
+            elif trailing and trailing != wide and prod(shape[a] for a in trailing) >= LONG_ROW:
+                rows.setdefault(shape, trailing)
+    return {node: rows[node.operands[0].shape] for node in whole if node.operands[0].shape in rows}
 
 
 def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value] | None:
