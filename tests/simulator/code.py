@@ -90,7 +90,9 @@ class HostAssembler(LlvmAssembler):
     def shared_quotients(self) -> tuple[str, ...]:
         return () if self.fast else ("f32", "f64")
 
-    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
+        if zeros:
+            return super().usual_quotients(pairs)
         sizes = [self.extended("FAbs", x.type, x) for x, _ in pairs]
         found = [self.inst("FOrdLessThan", "bool", self.const(size.type, 0.0), size) for size in sizes]
         usual = reduce(lambda m, n: self.inst("LogicalAnd", "bool", m, n), found)

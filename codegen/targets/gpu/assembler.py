@@ -332,9 +332,9 @@ class Assembler(Protocol):
         """The types whose exact quotients have a rare way behind a branch, which several may share."""
         ...
 
-    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
-        """Quotients of such types without the rare way, and whether all of them are right. They aren't where an x is
-        0."""
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
+        """Quotients of such types without the rare way, and whether all of them are right. They aren't where an x is 0,
+        unless `zeros` are to be."""
         ...
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:

@@ -46,7 +46,7 @@ class LlvmAssembler:
     def shared_quotients(self) -> tuple[str, ...]:
         return ()
 
-    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
         return [self.exact("FDiv", x.type, x, y) for x, y in pairs], self.const("bool", True)
 
     @property

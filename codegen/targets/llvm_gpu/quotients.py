@@ -154,8 +154,11 @@ class Quotients(LlvmAssembler, ABC):
         beyond = self._fma(divisor, rough, self._minus(x) if y > 0 else x)
         return rough, self._fma(beyond, self.const(x.type, -size), rough)
 
-    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
         """One test of all: those of each are then left to the rare way, instead of being kept for it."""
+        if zeros:
+            found = [self._quotient_or_zero(x, y) for x, y in pairs]
+            return [value for value, _ in found], self._all(test for _, test in found)
         values = [self._usual_quotient(x, y)[1] for x, y in pairs]
         return values, self._all(self._tests(pairs, values))
 
@@ -172,6 +175,17 @@ class Quotients(LlvmAssembler, ABC):
                 right.append(self.inst("LogicalOr", "bool", large_enough, self._is_zero(x)))
         return large + right
 
+    def _quotient_or_zero(self, x: Val, y: Val) -> tuple[Val, Val]:
+        """The usual one, or a 0 that a 0 leads to; whether it is right."""
+        rough, fine = self._usual_quotient(x, y)
+        zero = self._leads_to_zero(x, rough)
+        right = self._all([self._above(x, LEAST_DIVIDEND), self._right(fine, y)])
+        return self.inst("Select", x.type, zero, rough, fine), self.inst("LogicalOr", "bool", zero, right)
+
+    def _leads_to_zero(self, x: Val, rough: Val) -> Val:
+        """The product has the quotient's sign, which the remainder loses."""
+        return self.inst("LogicalAnd", "bool", self._is_zero(x), self._is_zero(rough))
+
     def _right(self, quotient: Val, y: Val) -> Val:
         """Whether normal numbers led to it. The inverse of an f64 from 2**1022 on is none, and flushed to zero, whose
         last bit is set: 0 * y is no number there."""
@@ -181,9 +195,8 @@ class Quotients(LlvmAssembler, ABC):
         return self.inst("FOrdGreaterThan", "bool", self._size(upper), self.const("f32", SMALLEST["f64"]))
 
     def _unusual_quotient(self, x: Val, y: Val, rough: Val) -> Val:
-        """Zeros are frequent among gradients: the product has their sign, which the remainder loses."""
-        zero = self.inst("LogicalAnd", "bool", self._is_zero(x), self._is_zero(rough))
-        return self._rarely(zero, rough, lambda: self._wide_quotient(x, y))
+        """Zeros are frequent among gradients."""
+        return self._rarely(self._leads_to_zero(x, rough), rough, lambda: self._wide_quotient(x, y))
 
     def _wide_quotient(self, x: Val, y: Val) -> Val:
         """In f64, whose rounding to f32 is the quotient's (2 * 24 + 2 bits would do). The approximation has about 20

@@ -194,7 +194,7 @@ class SpirvAssembler(Words):
     def own(self, name: str, *operands: Val) -> Val | None:
         return None
 
-    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]]) -> tuple[Sequence[Val], Val]:
+    def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
         return [self.exact("FDiv", x.type, x, y) for x, y in pairs], self.const("bool", True)
 
     def near_quotient(self, x: Val, y: Val) -> Val | None:

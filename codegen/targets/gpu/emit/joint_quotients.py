@@ -5,9 +5,10 @@ Where a quotient has a usual way and a rare one behind a branch (see Assembler.u
     z = eq(c, 0); q = div(c, y); r = div(x, y); p = mul(q, r); s = select(and(z, is_nan(p)), 0, p)
 
 becomes: q, r and p by their usual ways; if not all quotients were usual, everything once more as it is written.
-A numerator of 0 is never usual, so that a select that asks for one passes its last operand on, and the guards that
+A numerator of 0 isn't usual, so that a select that asks for one passes its last operand on, and the guards that
 reverse passes put around infinite derivatives cost nothing in the usual way. On an H200 Newton's iteration with its
-gradient takes 1.07 times as long without, 1.05 times where only the guards stay.
+gradient takes 1.07 times as long without, 1.05 times where only the guards stay. But where a numerator is often 0, as
+what was chosen among a derivative and 0 is, zeros are usual and guards stay.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ from loopgrad.codegen.targets.gpu.emit.context import Emitter
 
 MOST_JOINED: Final = 4  # quotients, whose results and rare ways take registers
 REACH: Final = 32  # operations that are looked at behind the first of them
+MOST_LOOKED_AT: Final = 32  # operations before a numerator
 LONGEST_RUN: Final = 256  # of which every operation knows all that it needs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointQuotients:
     """Operations in order, among them `quotients`, and `guards`: selects that pass their last operand on where all
-    quotients are usual."""
+    quotients are usual. `zeros`: numerators of 0 are."""
 
     ops: tuple[KOp, ...]
     quotients: frozenset[KOp]
     guards: frozenset[KOp]
+    zeros: bool = False
 
 
 def with_joint_quotients(ops: Sequence[KOp], types: Container[str]) -> Iterator[KOp | JointQuotients]:
@@ -58,7 +61,7 @@ def emit_joined(
     first = [op for op in group.ops if op in group.quotients]
     places = [(values, op.results[0]) for values in lanes for op in first]
     pairs = [(values[x], values[y]) for values in lanes for x, y in [op.operands for op in first]]
-    found, usual = e.b.usual_quotients(pairs)
+    found, usual = e.b.usual_quotients(pairs, group.zeros)
     for (values, result), quotient in zip(places, found, strict=True):
         values[result] = quotient
     for op in group.ops:
@@ -122,15 +125,16 @@ class _PureRun:
             if alone and not done >> i & 1 and members.bit_count() < MOST_JOINED:
                 members |= 1 << i
         taken, guards = members, 0
-        zeros = {_unsigned(self.ops[i].operands[0]) for i in _bits(members)}
+        numerators = {_unsigned(self.ops[i].operands[0]) for i in _bits(members)}
         for i in range(first + 1, end):
-            if self.ops[i].opcode == "select" and _asks_for(zeros, self.ops[i].operands[0]):
+            if self.ops[i].opcode == "select" and _asks_for(numerators, self.ops[i].operands[0]):
                 way = self._way(members, i, done)
                 taken, guards = taken | way, guards | (1 << i if way else 0)
         if taken == 1 << first:
             return None
         ops, quotients, selects = ([self.ops[i] for i in _bits(bits)] for bits in (taken, members, guards))
-        return taken, JointQuotients(tuple(ops), frozenset(quotients), frozenset(selects))
+        zeros = any(often_zero(op.operands[0]) for op in quotients)
+        return taken, JointQuotients(tuple(ops), frozenset(quotients), frozenset(() if zeros else selects), zeros)
 
     def _way(self, members: int, to: int, done: int) -> int:
         """The operations on the ways from the quotients to another one; none where they can't be in the group."""
@@ -165,6 +169,30 @@ def _asks_for(zeros: set[KValue], condition: KValue) -> bool:
     if op.opcode == "and":
         return any(_asks_for(zeros, v) for v in op.operands)
     return any(_unsigned(x) in zeros and _is_zero(y) for x, y in (op.operands, op.operands[::-1]))
+
+
+def often_zero(v: KValue) -> bool:
+    """Whether it is made of what was chosen among some number and 0: a derivative of what was cut off, or masked.
+    Guards choose so, too, but seldom the 0."""
+    pending, seen = [v], {v}
+    while pending and len(seen) <= MOST_LOOKED_AT:
+        op = pending.pop().op
+        if op is None:
+            continue
+        match op.opcode:
+            case "select":
+                condition, *chosen = op.operands
+                guards = condition.op is not None and condition.op.opcode in ("and", "is_nan")
+                if not guards and any(map(_is_zero, chosen)):
+                    return True
+            case "mul" | "neg":
+                chosen = [*op.operands]
+            case _:
+                continue
+        fresh = [x for x in chosen if x not in seen]
+        seen.update(fresh)
+        pending += fresh
+    return False
 
 
 def _is_zero(v: KValue) -> bool:

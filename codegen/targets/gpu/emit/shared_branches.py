@@ -15,6 +15,7 @@ from loopgrad.codegen.math.table import RECIPES, outlined_part
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.huge_angles import reduce_large
+from loopgrad.codegen.targets.gpu.emit.joint_quotients import often_zero
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 
 # what has a rare way
@@ -31,8 +32,9 @@ class Lanes:
 class LaneOps:
     """Implements codegen.scalar.ops.Ops over `Lanes`: what isn't below is ScalarOps', lane by lane."""
 
-    def __init__(self, e: Emitter, count: int) -> None:
-        self.e, self.count, self.scalar = e, count, ScalarOps(e)
+    def __init__(self, e: Emitter, count: int, zeros: bool = False) -> None:
+        """`zeros`: numerators are often 0."""
+        self.e, self.count, self.zeros, self.scalar = e, count, zeros, ScalarOps(e)
         one = self.scalar
         self.fast, self.fused, self.rearranges, self.flushes = one.fast, one.fused, one.rearranges, one.flushes
 
@@ -71,7 +73,7 @@ class LaneOps:
     def div(self, x: Lanes, y: Lanes, /) -> Lanes:
         if x.values[0].type not in self.e.b.shared_quotients:
             return self._each(lambda i: self.scalar.div(x.values[i], y.values[i]))
-        values, usual = self.e.b.usual_quotients(list(zip(x.values, y.values, strict=True)))
+        values, usual = self.e.b.usual_quotients(list(zip(x.values, y.values, strict=True)), self.zeros)
         return Lanes(
             self.e.choose(usual, lambda: tuple(values), lambda: tuple(map(self.scalar.div, x.values, y.values)))
         )
@@ -125,5 +127,6 @@ def for_all_lanes(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tup
     own = scalar.for_half if dtype.bits == 16 else lambda name, given: e.b.own(name, *given)
     if own(op.opcode, [x for x, *_ in rows]) is not None:
         return None
-    result: Lanes = MADE[op.opcode](LaneOps(e, len(operands)), *map(Lanes, rows))
+    zeros = op.opcode == "div" and often_zero(op.operands[0])
+    result: Lanes = MADE[op.opcode](LaneOps(e, len(operands), zeros), *map(Lanes, rows))
     return tuple([scalar.rounded(x, dtype) for x in result.values]) if dtype.bits == 16 else result.values

@@ -290,6 +290,29 @@ def test_double_quotients_of_lanes_at_once():
         assert wrong.size == 0, (wrong.size, x[wrong][:3], y[wrong][:3])
 
 
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_zeros_are_usual_where_they_are_frequent(error):
+    """Their quotients have the sign of IEEE's; those that no rule covers are left to the rare way as ever."""
+    odd = np.array([*ODD, *(-v for v in ODD)], np.float32)
+    x, y = np.stack(np.meshgrid(odd, odd)).reshape(2, -1)
+
+    def usual(b, x, y):
+        (value,), right = b.usual_quotients([(x, y)], True)
+        return value, right
+
+    def write(b, x, y):
+        value, right = usual(b, x, y)
+        return b.inst("Select", "f32", right, value, b.exact("FDiv", "f32", x, y))
+
+    def is_usual(b, x, y):
+        return b.inst("Select", "f32", usual(b, x, y)[1], b.const("f32", 1.0), b.const("f32", 0.0))
+
+    with np.errstate(all="ignore"):
+        assert differing(compute(write, error, x, y), x / y).size == 0
+    ordinary = (np.abs(y) >= 2.0**-100) & (np.abs(y) <= 2.0**100)
+    assert compute(is_usual, error, x, y)[(x == 0) & ordinary].all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_near_quotients(dtype):
     x, y = np.random.default_rng(2).uniform(0.1, 10, (2, 20_000)).astype(dtype)

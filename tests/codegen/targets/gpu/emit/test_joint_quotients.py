@@ -35,6 +35,20 @@ def test_guards_of_a_cotangent_lie_in_the_rare_way():
     )
 
 
+def test_guards_stay_where_numerators_are_often_zero():
+    """A derivative of what was cut off is 0 there, and as likely as not in some lane of a warp."""
+    b, (c, m, y) = operands(3)
+    zero = b.const(0.0, float32)
+    cut = b.one("mul", (b.one("select", (b.one("gt", (m, zero), bool_), c, zero), float32), m))
+    quotient = b.one("div", (cut, y))
+    spoiled = b.one("and", (b.one("eq", (cut, zero), bool_), b.one("is_nan", (quotient,), bool_)))
+    b.one("select", (spoiled, zero, quotient), float32)
+    (group,) = groups(b.ops)
+    assert group.zeros
+    assert not group.guards
+    assert not groups(guarded_quotients().ops)[0].zeros
+
+
 def test_a_guard_for_another_number_stays_where_it_is():
     b, (c, y, other) = operands(3)
     zero = b.const(0.0, float32)
