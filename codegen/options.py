@@ -13,6 +13,7 @@ PUBLIC: Final = "Options"
 FULL_PRECISION: Final = "float32"
 SCANS: Final = "scans by any function"  # a routine of GPUs (see codegen.schedule.associative_scans)
 IN_COLUMNS: Final = "small matrices in columns"  # a routine of GPUs (see codegen.factorisations.in_columns)
+LONG_COLUMNS: Final = "long columns"  # of a target whose workgroups can have 1,024 invocations
 LANE_BYTES: Final = 11 << 14  # for the arrays of one lane, where a target has no less
 PRECISIONS: Final = (FULL_PRECISION, "tf32", "bfloat16")
 

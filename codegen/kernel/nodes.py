@@ -180,7 +180,8 @@ class Kernel:
 
     `stages`, where set, stand for the body, which is empty: kernels of the same rows, which are the first dim of the
     domain. All lanes of a row have gone through one before the next one begins. Their parameters are this kernel's,
-    then arrays that live and die with a row, of which every lane touches its own element only.
+    then arrays that live and die with a row, of which every lane touches its own element only. `columns`: these rows
+    are columns of arrays, so neighbours begin side by side.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Kernel:
     errors: tuple[ErrorSite, ...] = ()
     order_key: Block | None = None
     stages: tuple[Kernel, ...] = ()
+    columns: bool = False
     running: RunningTotal | None = None
     arrays: tuple[OwnArray, ...] = ()
 

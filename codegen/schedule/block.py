@@ -74,7 +74,7 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
     refused: dict[Node, Refusal] = {}
     graph = request.graph
     while True:
-        rewritten = rewrite_block(graph, builder.in_order, builder.wide_products, builder.options)
+        rewritten = _rewritten(graph, builder)
         graph, decision = _decided(rewritten, refused, builder, request.inner)
         mark = builder.mark()
         try:
@@ -82,6 +82,10 @@ def schedule_block(request: BlockRequest, builder: ProgramBuilder) -> ScheduledB
         except _Refused as refusal:
             builder.rewind(mark)
             refused.update(refusal.nodes)
+
+
+def _rewritten(graph: Graph, builder: ProgramBuilder) -> Graph:
+    return rewrite_block(graph, builder.in_order, builder.wide_products, builder.options, builder.long_columns)
 
 
 def _decided(
@@ -105,7 +109,7 @@ def _decided(
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)
             return graph, decision
-        graph = rewrite_block(summed, builder.in_order, builder.wide_products, builder.options)
+        graph = _rewritten(summed, builder)
         refused.update(_still_steps(graph, decision))
 
 

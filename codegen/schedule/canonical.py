@@ -12,6 +12,7 @@ reduce over leading and trailing dims   ->  the trailing dims first, then the ot
 reduce of (k, n, m) over n, m small     ->  m reductions of rows, side by side
 product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
+reduce of columns that goes back there  ->  reduce of rows of the transposed array, on GPUs (`columns`)
 scatter {kind=add} of rows, on GPUs     ->  sum of segments (`row_sums`)
 sums into the same elements             ->  one sum (`graph.passes.scatters`)
 concat of very many pieces              ->  concats of some of them each, concatenated
@@ -28,7 +29,7 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
-from loopgrad.codegen.schedule import deep_products
+from loopgrad.codegen.schedule import columns, deep_products
 from loopgrad.codegen.schedule.associative_scans import rewrite_scans
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
@@ -111,15 +112,20 @@ def through_pipeline(graph: Graph) -> Graph:
 
 
 def rewrite_block(
-    graph: Graph, in_order: bool = False, wide_products: bool = False, options: Options = DEFAULT_OPTIONS
+    graph: Graph,
+    in_order: bool = False,
+    wide_products: bool = False,
+    options: Options = DEFAULT_OPTIONS,
+    long_columns: bool = False,
 ) -> Graph:
     """Reductions, scatters, sorts and products of `graph` itself in forms that kernels and routines have; its regions
     stay. `in_order`: lanes that meet in an element come one after the other, in their order; `wide_products`: products
-    of matrices don't read 16-bit floats."""
+    of matrices don't read 16-bit floats; `long_columns`: see `columns`."""
     if not in_order:
         graph = rewrite_row_sums(rewrite_scatter_bases(in_memory_order(graph)), options)
     graph = rewrite_sorts(graph, counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
+    held = set() if in_order else columns.returning(graph, long_columns)
     beside = {} if in_order else _rows_beside(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
@@ -130,6 +136,8 @@ def rewrite_block(
                 return _scatter(node, builder, in_order)
             case "concat" if len(node.operands) > MOST_PIECES:
                 return [_in_pieces(node, builder)]
+        if builder.original in held:
+            return [columns.as_rows(node, builder)]
         if builder.original in beside:
             return _in_two(node, builder, beside[builder.original])
         return _reduce(node, builder, in_order) if node.op in REDUCTIONS else None

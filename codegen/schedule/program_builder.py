@@ -34,13 +34,14 @@ class ProgramBuffer:
 @dataclass(slots=True)
 class ProgramBuilder:
     """Shared by the blocks of one Program. `in_order`, `wide_products`, `lane_bytes`, `own_products`: as of
-    `schedule`."""
+    `schedule`; `long_columns`: see `columns`."""
 
     options: Options
     in_order: bool = False
     wide_products: bool = False
     lane_bytes: int = LANE_BYTES
     own_products: OwnProducts = OwnProducts.NONE
+    long_columns: bool = False
     buffers: list[ProgramBuffer] = field(default_factory=list)
     stacks: list[ProgramStack] = field(default_factory=list)
     residuals: dict[Node, tuple[int, Residual]] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from math import prod
 from operator import mul
 from typing import Final
 
+from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LOAD, own_cost
 from loopgrad.codegen.schedule.levels import Levels
 from loopgrad.codegen.schedule.partition import MOST_LOOKED_AT, Partition, is_stack
@@ -26,6 +27,7 @@ from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 SHORT_ROW: Final = 1 << 12
 ALONG: Final = frozenset({*ELEMENTWISE, "broadcast", "const"})
 FLAT: Final = frozenset({*ELEMENTWISE, "const", "reshape"})
+COLUMNS: Final = 1 << 32  # apart from the numbers of running totals
 FOLLOWED: Final = 4  # kernels of one node, those of the lowest levels: whatever these find in memory, all find there
 
 KernelKey = tuple[int, int, int]  # level, lanes, how many of these its reductions combine
@@ -49,11 +51,11 @@ def roots_by_kernel(partition: Partition, levels: Levels) -> dict[KernelKey, lis
         shards = next((kind for kind in kinds if kind > lanes), None)
         if shards is not None and lanes in kinds:
             free = kinds.pop(lanes) + free
-        host = shards or (lanes if lanes in kinds else next(iter(kinds), 0))
+        host = shards or (lanes if lanes in kinds else next((kind for kind in kinds if kind > 0), 0))
         parts = _nested(partition, levels, free, lanes) if partition.in_order and not kinds else [free]
         for number, others in enumerate(parts[1:], len(partition.position) + 2):
             found[level, lanes, -number] = others
-        for kind, roots in (kinds or {0: []}).items():
+        for kind, roots in ({0: [], **kinds} if free and not host else kinds).items():
             found[level, lanes, kind] = [*roots, *parts[0]] if kind == host else roots
     return found
 
@@ -99,7 +101,8 @@ def _is_flat(partition: Partition, levels: Levels, root: Value) -> bool:
 
 def _combined(partition: Partition, value: Value, lanes: int) -> int:
     """How many lanes a reduction combines, more than there are where it does so shard by shard; 0 for a root that any
-    kernel of these lanes can hold."""
+    kernel of these lanes can hold. Lanes that are numbered column by column do nothing else: the number is negative.
+    """
     node = value.node
     assert node is not None
     if partition.role[node] is not Role.REDUCE:
@@ -107,7 +110,8 @@ def _combined(partition: Partition, value: Value, lanes: int) -> int:
     if node.op == "shard_reduce":
         extent: int = node.attrs["extent"]
         return lanes + extent
-    return lanes * partition.kept_count(node) // prod(value.shape)
+    combined = lanes * partition.kept_count(node) // prod(value.shape)
+    return -COLUMNS * combined if reads_columns(node) else combined
 
 
 def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, float]) -> set[Value]:
@@ -161,7 +165,7 @@ def _reduced_by_short_rows(partition: Partition, value: Value) -> bool:
         for reader in partition.readers.get(pending.pop(), ()):
             if partition.role[reader] is Role.REDUCE and _row(partition, reader) <= SHORT_ROW:
                 return True
-            if reader.op in ELEMENTWISE or reader.op == "reshape":
+            if reader.op in ELEMENTWISE or reader.op in ("reshape", "transpose"):
                 fresh = [v for v in reader.results if v not in seen]
                 seen.update(fresh)
                 pending += fresh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from loopgrad.codegen.lower.context import Stored
-from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, Options, OwnProducts
+from loopgrad.codegen.options import DEFAULT_OPTIONS, LANE_BYTES, LONG_COLUMNS, Options, OwnProducts
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.schedule.assign import assign_slots
 from loopgrad.codegen.schedule.block import BlockRequest, schedule_block
@@ -30,7 +30,7 @@ def schedule(
     other; `wide_products`: its products of matrices read no 16-bit floats; `lane_bytes`: as much as the arrays of a
     lane may take, as `lane_memory` estimates it; `own_products`: those that its kernels do, of which narrow ones are
     sums."""
-    builder = ProgramBuilder(options, in_order, wide_products, lane_bytes, own_products)
+    builder = ProgramBuilder(options, in_order, wide_products, lane_bytes, own_products, LONG_COLUMNS in library)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
     ready = prepare(graph, library, wide_products, options.matmul_precision)
     outputs: dict[Value, ProgramBuffer] = {}

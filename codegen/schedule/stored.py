@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.codegen.schedule.roles import Role
@@ -152,7 +153,13 @@ def _read(readings: dict[Value, _Readings], value: Value, count: float, same: bo
 def _inline_readings(partition: Partition, node: Node, evaluations: float, readings: dict[Value, _Readings]) -> None:
     for i, v in enumerate(node.operands):
         count = repeats(node, i) if partition.in_order else _share(node, v) or repeats(node, i)
-        _read(readings, v, evaluations * count, node.op in SAME_INDEX)
+        same = node.op in SAME_INDEX or (not partition.in_order and _is_in_columns(partition, node))
+        _read(readings, v, evaluations * count, same)
+
+
+def _is_in_columns(partition: Partition, node: Node) -> bool:
+    """Whether it is only read by lanes that are numbered column by column, each of which reads an element."""
+    return node.op == "transpose" and all(map(reads_columns, partition.readers.get(node.results[0], [node])))
 
 
 def _share(node: Node, piece: Value) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LONG_COLUMNS, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.primitives import attention
@@ -21,7 +21,7 @@ class CudaDevice(GpuDevice):
 
     kind = "cuda"
     stages = ("graph", "kernel", "llvm", "ptx")
-    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL)
+    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL, (LONG_COLUMNS,))
 
     def __init__(self, position: int, cache: DiskCache | None = None) -> None:
         kept = default_cache() if cache is None else cache

@@ -4,7 +4,7 @@ and graphs between them; `simulator:2`: as 0, with matrix units of warpgroups. O
 from __future__ import annotations
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LONG_COLUMNS, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.cpu.features import host_machine
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
@@ -23,7 +23,7 @@ class SimulatorDevice(GpuDevice):
 
     kind = "simulator"
     stages = ("graph", "kernel", "llvm")
-    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL, window_products.ROWS)
+    routines = GpuDevice.routines.union(attention.ROWS, attention.OF_ALL, window_products.ROWS, (LONG_COLUMNS,))
 
     def __init__(self, position: int) -> None:
         self.warpgroups = position == WARPGROUPS

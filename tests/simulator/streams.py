@@ -16,7 +16,7 @@ import numpy as np
 from loopgrad.runtime.gpu.driver import Shared, Work
 from loopgrad.runtime.gpu.streams.driver import StreamDriver
 from loopgrad.runtime.gpu.streams.graph import StreamGraph
-from tests.simulator.code import UPDATE_GROUP, update_code
+from tests.simulator.code import GROUP, UPDATE_GROUP, update_code
 from tests.simulator.driver import CAPACITY, GROUPS, PATTERN, REFILLED, Image, Pipeline
 
 
@@ -141,10 +141,11 @@ class HostApi:
         """It goes with its last reference."""
 
     def function(self, module: Image, entry: str, asked: int) -> Pipeline:
-        group = UPDATE_GROUP if module.object is update_code() else 32
-        return module.pipeline("", entry, group)
+        return module.pipeline("", entry, UPDATE_GROUP if module.object is update_code() else GROUP)
 
-    def occupancy(self, function: Any, group: int) -> int:
+    def occupancy(self, function: Pipeline, group: int) -> int:
+        """Asked once, before the first launch: only here a stream's driver says how large workgroups are."""
+        function.group = group
         return 2
 
     # graphs

@@ -39,10 +39,11 @@ def exchanged(e: Emitter, x: Val, exchange: Exchange) -> Val:
     return e.resize(exchanged(e, e.resize(x, "i32"), exchange), x.type)
 
 
-def folded_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int) -> Partial:
-    """What so many neighbours make, a power of two and at most a warp; in order, known to all of them."""
-    b, distance = e.b, 1
-    while distance < members:
+def folded_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int, apart: int = 1) -> Partial:
+    """What so many invocations make that are that far apart, powers of two and together at most a warp; in order, known
+    to all of them. `member`: the invocation's number, a multiple of it taken away or not."""
+    b, distance = e.b, apart
+    while distance < members * apart:
         other = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in mine])
         if isinstance(r, Reduction) and r.kind == "add":  # either way round it is the same
             mine = combined(e, r, mine, other)

@@ -14,7 +14,7 @@ from loopgrad.codegen.kernel.linear_index import linear
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder
-from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import own_element
 from loopgrad.graph.types import int64
 
 

@@ -56,7 +56,11 @@ class RegisterRows:
         self.e, self.b, self.shape, self.emit_block = e, e.b, shape, emit_block
         self.rows, self.length = e.kernel.domain
         own = e.b.local_id()
-        self.near, self.member = self._split(own, shape.members)
+        self.across = e.b.group // shape.members  # rows of a tile
+        if shape.columns:
+            self.member, self.near = self._split(own, self.across)
+        else:
+            self.near, self.member = self._split(own, shape.members)
         vectors = -(-self.length // shape.side)
         self.inside: list[Val | None] = []  # whether the vector of a turn is this member's alone; None: always
         self.columns: list[Val] = []  # of the first element of each (i32)
@@ -68,8 +72,10 @@ class RegisterRows:
             vector = vector if whole else e.select(inside, vector, e.b.const("i32", vectors - 1))
             self.columns.append(e.b.inst("IMul", "i32", vector, e.b.const("i32", shape.side)))
         self.positions = [e.b.const("i32", n) for n in range(shape.turns * shape.side)]
-        self.parts = shape.members // e.b.neighbours  # of a row, whose members exchange registers
-        self.partials = self._in_memory(e.kernel, e.b.group // e.b.neighbours) if self.parts > 1 else {}
+        self.apart = self.across if shape.columns else 1  # one member from the next
+        self.exchanging = min(shape.members, max(e.b.neighbours // self.apart, 1))  # members who exchange registers
+        self.parts = shape.members // self.exchanging  # of a row
+        self.partials = self._in_memory(e.kernel, e.b.group // self.exchanging) if self.parts > 1 else {}
         self.wide: dict[tuple[int, int], GroupArray] = {}  # the same of sums in f64
 
     def _split(self, own: Val, members: int) -> tuple[Val, Val]:
@@ -88,7 +94,7 @@ class RegisterRows:
 
     def emit(self, tile: Val) -> None:
         e, b, kernel = self.e, self.b, self.e.kernel
-        first = b.inst("IMul", "i64", tile, b.const("i64", b.group // self.shape.members))
+        first = b.inst("IMul", "i64", tile, b.const("i64", self.across))
         row, last = e.offset(first, e.resize(self.near, "i64", signed=False)), b.const("i64", self.rows - 1)
         row = short(e, e.select(b.inst("SLessThan", "bool", row, last), row, last))
         arrays: dict[int, LaneArray] = {
@@ -121,6 +127,7 @@ class RegisterRows:
                 enter.append(partial(self._enter, e, position, start, wide, (*outer, *indices), beside))
         folds = _Folds(self, e, n, row)
         at_once = len(enter) if len(enter) <= MOST_AT_ONCE else max(SOME_AT_ONCE, shape.side)
+        at_once = shape.at_once or at_once
         for first in range(0, len(enter), at_once):
             folds.first = first
             with e.contributing(folds):
@@ -158,41 +165,44 @@ class RegisterRows:
         size = b.extended("FAbs", "f32", total)
         finite = b.inst("FOrdLessThan", "bool", size, b.const("f32", inf))
         wide = [b.exact("FConvert", "f64", v) for v in (total, e.select(finite, rest, b.const("f32", -0.0)))]
-        x, distance = add(*wide), 1
-        while distance < min(self.shape.members, b.neighbours):
+        x, distance = add(*wide), self.apart
+        while distance < self.apart * self.exchanging:
             x = add(x, exchanged(e, x, partial(b.across, distance=distance)))
             distance *= 2
         if self.parts > 1:
-            array = self.wide.setdefault((n, slot), GroupArray(e, "f64", b.group // b.neighbours))
-            part, _ = self._split(b.local_id(), b.neighbours)
-            array.set(part, x)
+            array = self.wide.setdefault((n, slot), GroupArray(e, "f64", b.group // self.exchanging))
+            array.set(self._own_place(), x)
             b.barrier()
-            x = balanced(add, [array.get(place) for place in self._places(self.parts)])
+            x = balanced(add, [array.get(place) for place in self._places()])
         return b.exact("FConvert", "f32", x)
 
     def _folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:
         e, b = self.e, self.b
         own = b.local_id()
-        mine = folded_by_exchange(e, r, own, mine, min(self.shape.members, b.neighbours))
-        if self.parts < 2:
-            return mine
-        part, _ = self._split(own, b.neighbours)
-        return self._gathered(self.partials[n, slot], r, part, mine, self.parts)
+        mine = folded_by_exchange(e, r, own, mine, self.exchanging, self.apart)
+        return self._gathered(self.partials[n, slot], r, mine) if self.parts > 1 else mine
 
-    def _gathered(self, array: GroupPartials, r: Reduction, own: Val, mine: Partial, count: int) -> Partial:
-        """What `count` neighbours in an array of the workgroup make, of which the invocation's is at place `own`. Each
-        adds up all: exchanges would wait for each other (on an H200 a layer norm of rows of 8,192 takes 1.04 times as
-        long with them, its gradient 1.08 times)."""
-        e, b = self.e, self.b
-        array.set(own, mine)
-        b.barrier()
-        return balanced(partial(combined, e, r), [array.get(place) for place in self._places(count)])
+    def _gathered(self, array: GroupPartials, r: Reduction, mine: Partial) -> Partial:
+        """What the parts of a row make in memory of the workgroup. Each member adds up all: exchanges would wait for
+        each other (on an H200 a layer norm of rows of 8,192 takes 1.04 times as long with them, its gradient 1.08
+        times)."""
+        array.set(self._own_place(), mine)
+        self.b.barrier()
+        return balanced(partial(combined, self.e, r), [array.get(place) for place in self._places()])
 
-    def _places(self, count: int) -> list[Val]:
-        """Where the parts of the invocation's row are."""
+    def _own_place(self) -> Val:
+        """Where the invocation's part of its row is; parts of rows that lie side by side do so, too."""
         b = self.b
-        first = b.inst("IMul", "i32", self.near, b.const("i32", count))
-        return [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(count)]
+        if not self.shape.columns:
+            return self._split(b.local_id(), self.exchanging)[0]
+        part = self._split(self.member, self.exchanging)[0]
+        return b.inst("IAdd", "i32", b.inst("IMul", "i32", part, b.const("i32", self.across)), self.near)
+
+    def _places(self) -> list[Val]:
+        """Where the parts of the invocation's row are."""
+        b, step = self.b, self.across if self.shape.columns else 1
+        first = self.near if self.shape.columns else b.inst("IMul", "i32", self.near, b.const("i32", self.parts))
+        return [b.inst("IAdd", "i32", first, b.const("i32", k * step)) for k in range(self.parts)]
 
 
 class _Folds:

@@ -24,7 +24,8 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.steps import named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element, with_launched_kernels, with_rows
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import own_element, with_rows
+from loopgrad.codegen.targets.gpu.lanes.row_stages import with_launched_kernels
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.intervals import Interval

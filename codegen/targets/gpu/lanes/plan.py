@@ -137,11 +137,15 @@ class GroupProgram(Protocol):
 @dataclass(frozen=True, slots=True)
 class RowMembers:
     """A row is had by so many neighbouring invocations, each of which has, in so many turns, the elements that lie
-    `side` by side (see row_members)."""
+    `side` by side (see row_members). Where rows are columns of an array, neighbours have neighbouring ones, and members
+    of one are as far apart as a workgroup has columns (see column_members). `at_once`: elements whose operations are
+    written one beside the other; 0: as many as usual."""
 
     members: int
     turns: int
     side: int
+    columns: bool = False
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)

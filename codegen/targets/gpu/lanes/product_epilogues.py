@@ -19,7 +19,8 @@ from loopgrad.codegen.kernel.footprint import scattered_reads
 from loopgrad.codegen.program import LaunchStep, MatmulStep, Program, Step
 from loopgrad.codegen.steps import all_steps, changed_by, named, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.row_stages import indices, own_element, suits
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import indices, own_element
+from loopgrad.codegen.targets.gpu.lanes.row_stages import suits
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun, with_versions
 
 HEAVIEST: Final = 1000  # an epilogue: it is code of every product's kernel that has it

@@ -37,7 +37,7 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     rows, length = kernel.domain
     most = geometry.group if geometry.exchanges else WARP
     longest = most * MOST_OF_LONG if geometry.exchanges else LONG_ROW
-    if rows <= FEW_ROWS or not 1 < length <= longest or not _apart(kernel):
+    if rows <= FEW_ROWS or not 1 < length <= longest or not apart(kernel):
         return None
     lanes = [stage for stage in kernel.stages if prod(stage.domain) != rows]
     if any(stage.reductions and reduced_rows(stage) != (rows, length) for stage in kernel.stages):
@@ -84,7 +84,7 @@ def held_words(kernel: Kernel, shape: RowMembers) -> int:
     return sum([-(-param.dtype.itemsize // 4) for param in kept]) * shape.turns * shape.side
 
 
-def _apart(kernel: Kernel) -> bool:
+def apart(kernel: Kernel) -> bool:
     """Whether stages hand nothing on but in arrays of their own: members of a row don't wait for each other."""
     written, read = set[int](), set[int]()
     for stage in kernel.stages:

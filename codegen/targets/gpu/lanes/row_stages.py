@@ -16,20 +16,30 @@ Launches in between that have nothing to do with the rows come after the stages,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
 from typing import Final
 
-from loopgrad.codegen.kernel.linear_index import Linear, linear, places
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
+from loopgrad.codegen.kernel.linear_index import Linear, places
+from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, Step
 from loopgrad.codegen.steps import all_steps, changed_by, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight, weight
 from loopgrad.codegen.targets.gpu.lanes.apart import straight_part
+from loopgrad.codegen.targets.gpu.lanes.column_members import column_members
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import (
+    RowLayout,
+    beside,
+    in_layout,
+    indices,
+    lane_element,
+    row_dims,
+    row_element,
+)
 from loopgrad.codegen.targets.gpu.lanes.shard_plan import shards_of
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows, stage_tiles
@@ -57,10 +67,9 @@ class _Stage:
 
 @dataclass(slots=True)
 class _Run:
-    """Launches that will be one; `rows` of `length` lanes."""
+    """Launches that will be one."""
 
-    rows: int
-    length: int
+    layout: RowLayout
     stages: list[_Stage] = field(default_factory=list)
     weight: int = 0
 
@@ -101,10 +110,10 @@ class _Fusion:
 
     def run_from(self, steps: Sequence[Step]) -> tuple[_Run | None, dict[int, LaunchStep | None]]:
         """The stages that begin with the first step, and what is left of each step that is one, or has one apart."""
-        shape = self.rows_from(steps)
-        if shape is None:
+        layout = self.rows_from(steps)
+        if layout is None:
             return None, {}
-        run, left = _Run(*shape), dict[int, LaunchStep | None]()
+        run, left = _Run(layout), dict[int, LaunchStep | None]()
         passed: list[LaunchStep] = []
         for i, step in enumerate(steps):
             if not isinstance(step, LaunchStep) or len(passed) > MOST_PASSED or len(run.stages) == MOST_STAGES:
@@ -120,8 +129,11 @@ class _Fusion:
                 return None, {}
             else:
                 passed.append(step)
-        reduces = any(stage.kernel.reductions and reduces_rows(stage.kernel, run.rows) for stage in run.stages)
-        if not reduces or len(run.stages) < 2:
+        while layout.beside > 1 and run.stages and not self.holds(run):
+            run.stages.pop()
+            left.popitem()
+        reduces = any(stage.kernel.reductions and reduces_rows(stage.kernel, layout.rows) for stage in run.stages)
+        if not reduces or len(run.stages) < (2 if layout.beside == 1 else 1):
             return None, {}
         for stage, other in zip(run.stages, left.values(), strict=True):
             if other is not None:
@@ -140,7 +152,7 @@ class _Fusion:
             launches.append(LaunchStep(len(self.kernels) - 1, tuple([step.slots[i] for i in touched])))
         return launches[0], launches[1]
 
-    def rows_from(self, steps: Sequence[Step]) -> tuple[int, int] | None:
+    def rows_from(self, steps: Sequence[Step]) -> RowLayout | None:
         """The rows of the first launch that reduces some, where the first of all can have part in these."""
         first = steps[0]
         if not isinstance(first, LaunchStep):
@@ -152,7 +164,9 @@ class _Fusion:
             kernel = self.kernels[step.kernel]
             found = reduced_rows(kernel) if kernel.reductions and suits(kernel) else None
             if found is not None and found[1] > 1 and lanes in (prod(found), found[0]):
-                return found if stage_tiles(*found, (), self.geometry) is not None else None
+                layout = RowLayout(*found, beside(kernel, *found))
+                fits = layout.beside > 1 or stage_tiles(*found, (), self.geometry) is not None
+                return layout if fits else None
         return None
 
     def stage(self, step: LaunchStep, run: _Run) -> _Stage | None:
@@ -160,13 +174,12 @@ class _Fusion:
         kernel = self.kernels[step.kernel]
         if step.initials or not suits(kernel) or run.weight + weight(kernel) > MOST_WEIGHT:
             return None
-        lanes = prod(kernel.domain)
-        if kernel.reductions and reduced_rows(kernel) not in ((run.rows, run.length), (1, run.rows * run.length)):
+        layout, lanes = run.layout, prod(kernel.domain)
+        whole = [(layout.rows, layout.length), *([(1, layout.lanes)] if layout.beside == 1 else [])]
+        if kernel.reductions and reduced_rows(kernel) not in whole:
             return None
-        if lanes == run.rows * run.length:
-            split = with_rows(kernel, run.rows, run.length)
-        else:
-            split = kernel if lanes == run.rows else None
+        of_rows = kernel if lanes == layout.rows else None
+        split = in_layout(kernel, layout) if lanes == layout.lanes else of_rows
         if split is None:
             return None
         pairs = list(zip(step.slots, split.params, strict=True))
@@ -190,19 +203,28 @@ class _Fusion:
         written = run.written
         if stage.writes & (written | run.read):
             return False  # a slot that serves again: its next elements may meet those of another row
-        shared = stage.reads & written
-        rows = (run.rows, run.length)
-        if not all(keeps_rows(stage, slot, rows) for slot in shared):
+        shared, layout = stage.reads & written, run.layout
+        if not all(keeps_rows(stage, slot, layout) for slot in shared):
             return False
         makers = [(maker, slot) for maker in run.stages for slot in shared & maker.writes]
-        if not all(keeps_rows(maker, slot, rows) for maker, slot in makers):
+        if not all(keeps_rows(maker, slot, layout) for maker, slot in makers):
             return False
         kernels = [*(s.kernel for s in run.stages), stage.kernel]
-        return stage_tiles(*rows, kernels, self.geometry) is not None
+        return layout.beside > 1 or stage_tiles(layout.rows, layout.length, kernels, self.geometry) is not None
+
+    def holds(self, run: _Run) -> bool:
+        """Whether invocations have registers for what these stages make of columns."""
+        return column_members(self.together(run)[0], self.geometry) is not None
 
     # ---- one launch of them
 
     def fused(self, run: _Run) -> LaunchStep:
+        kernel, slots = self.together(run)
+        self.kernels.append(kernel)
+        return LaunchStep(len(self.kernels) - 1, slots)
+
+    def together(self, run: _Run) -> tuple[Kernel, tuple[int, ...]]:
+        """The kernel of all stages, and its slots."""
         between = self.between(run)
         copied = self.copied(run, between)
         params: dict[int, BufferParam] = {}
@@ -215,53 +237,78 @@ class _Fusion:
         whole = tuple([params[slot] for slot in [*numbers, *copied]])
         copies = {numbers[slot]: len(numbers) + i for i, slot in enumerate(copied)}
         own = [[numbers[slot] for slot in stage.step.slots] for stage in run.stages]
-        kernels = [WithParams(s.kernel, whole, o, copies).run() for s, o in zip(run.stages, own, strict=True)]
+        placed = [WithParams(s.kernel, whole, o, copies).run() for s, o in zip(run.stages, own, strict=True)]
+        kernels = [stage for kernel in placed for stage in with_saved(kernel, run.layout, copies)]
         name = "_".join([kernels[0].name, *[k.name.partition("_")[2] for k in kernels[1:]]])
-        domain = (run.rows, run.length)
+        rows = run.layout.rows
         body = Block((KValue(int64), KValue(int64)))
-        left = [replace(r, rank=2) for k in kernels if not reduces_rows(k, run.rows) for r in k.reductions]
-        kernel = Kernel(name, domain, whole[: len(slots)], body, reductions=tuple(left), stages=tuple(kernels))
-        self.kernels.append(kernel)
-        return LaunchStep(len(self.kernels) - 1, tuple(slots))
+        left = [replace(r, rank=2) for k in kernels if not reduces_rows(k, rows) for r in k.reductions]
+        domain, shared = (rows, run.layout.length), whole[: len(slots)]
+        kernel = Kernel(
+            name, domain, shared, body,
+            reductions=tuple(left), stages=tuple(kernels), columns=run.layout.beside > 1,
+        )  # fmt: skip
+        return kernel, tuple(slots)
 
     def between(self, run: _Run) -> list[int]:
         """Slots that only these stages touch, each lane its own element or that of its row, as many as memory of the
         workgroup holds."""
-        kernels, rows = [stage.kernel for stage in run.stages], (run.rows, run.length)
+        kernels, layout = [stage.kernel for stage in run.stages], run.layout
         found: list[int] = []
         arrays: list[BufferParam] = []
         for slot in sorted(run.written & run.read):
             touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
             own = self.slots[slot].kind == "temp" and len(touching) == self.uses[slot]
-            keeps = keeps_row_elements if _elements(touching[0], slot) == run.rows else keeps_lanes
-            if not own or not all(keeps(stage, slot, rows) for stage in touching):
+            keeps = keeps_row_elements if _elements(touching[0], slot) == layout.rows else keeps_lanes
+            if not own or not all(keeps(stage, slot, layout) for stage in touching):
                 continue
             param = touching[0].kernel.params[touching[0].step.slots.index(slot)]
-            if stage_tiles(*rows, kernels, self.geometry, [*arrays, param]) is not None:
+            if self.have_room(layout, kernels, [*arrays, param]):
                 found.append(slot)
                 arrays.append(param)
         return found
 
     def copied(self, run: _Run, between: Sequence[int]) -> list[int]:
-        """Slots for rows' own elements that others need as well. Later stages read a copy, for which they needn't wait
-        as for memory."""
-        kernels, rows, found = [stage.kernel for stage in run.stages], (run.rows, run.length), list[int]()
+        """Slots for rows' own elements that others need as well, and of columns those for elements of lanes. Later
+        stages read a copy, for which they needn't wait as for memory."""
+        kernels, layout, found = [stage.kernel for stage in run.stages], run.layout, list[int]()
         arrays = [self.param(run, slot) for slot in between]
         for slot in sorted((run.written & run.read).difference(between)):
             touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
-            if _elements(touching[0], slot) != run.rows or not all(keeps_row_elements(s, slot, rows) for s in touching):
+            of_rows = _elements(touching[0], slot) == layout.rows
+            keeps = keeps_row_elements if of_rows else keeps_lanes
+            if not (of_rows or layout.beside > 1) or not all(keeps(s, slot, layout) for s in touching):
                 continue
             folded = any(stage.step.slots[r.param] == slot for stage in touching for r in stage.kernel.reductions)
             arrays.append(self.param(run, slot))
-            if not folded and stage_tiles(*rows, kernels, self.geometry, arrays) is not None:
+            if (layout.beside > 1 or not folded) and self.have_room(layout, kernels, arrays):
                 found.append(slot)
             else:
                 arrays.pop()
         return found
 
+    def have_room(self, layout: RowLayout, kernels: Sequence[Kernel], arrays: Sequence[BufferParam]) -> bool:
+        """Whether a workgroup has memory for arrays of its rows; those of columns are in registers."""
+        shape = (layout.rows, layout.length)
+        return layout.beside > 1 or stage_tiles(*shape, kernels, self.geometry, arrays) is not None
+
     def param(self, run: _Run, slot: int) -> BufferParam:
         stage = next(stage for stage in run.stages if slot in stage.writes)
         return stage.kernel.params[stage.step.slots.index(slot)]
+
+
+def with_saved(kernel: Kernel, layout: RowLayout, copies: Mapping[int, int]) -> list[Kernel]:
+    """The stage, and one that writes to memory what it reduces into a copy."""
+    saved = {r.param: copies[r.param] for r in kernel.reductions if r.param in copies}
+    if not saved:
+        return [kernel]
+    row, ops = KValue(int64), list[KOp]()
+    for param, copy in saved.items():
+        load = KOp("load", (row,), (kernel.params[param].dtype,), {"param": copy})
+        ops += [load, KOp("store", (row, *load.results), (), {"param": param})]
+    into = tuple([replace(r, param=saved.get(r.param, r.param)) for r in kernel.reductions])
+    whole = Kernel(f"{kernel.name}_saved", (layout.rows,), kernel.params, Block((row,), ops))
+    return [replace(kernel, reductions=into), whole]
 
 
 def with_launched_kernels(program: Program, kernels: Sequence[Kernel], steps: Sequence[Step]) -> Program:
@@ -285,32 +332,6 @@ def suits(kernel: Kernel) -> bool:
     plain = straight(kernel) and not (kernel.stacks or kernel.errors or kernel.stages)
     plain = plain and kernel.running is None and shards_of(kernel) is None
     return plain and prod(kernel.domain) > 0 and all(param.access != "accumulate" for param in kernel.params)
-
-
-class _WithRows(Rebuilder):
-    """The kernel of one dim, over rows and columns. What it reduces is all lanes."""
-
-    def __init__(self, kernel: Kernel, rows: int, length: int) -> None:
-        super().__init__(kernel)
-        self.rows, self.length = rows, length
-
-    def run(self) -> Kernel:
-        row, column, size = KValue(int64), KValue(int64), KOp("const", (), (int64,), {"value": self.length})
-        start = KOp("mul", (row, *size.results), (int64,))
-        lane = KOp("add", (*start.results, column), (int64,))
-        self.env.update(zip(self.kernel.body.arguments, lane.results, strict=True))
-        self.out += [size, start, lane]
-        self.body(self.kernel.body)
-        body = Block((row, column), self.out)
-        whole = tuple([replace(r, rank=2) for r in self.kernel.reductions])
-        return replace(self.kernel, domain=(self.rows, self.length), body=body, reductions=whole, order_key=None)
-
-
-def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
-    """The kernel, with dims of its domain that number the rows."""
-    if rows in [prod(kernel.domain[:cut]) for cut in range(len(kernel.domain) + 1)]:
-        return kernel
-    return _WithRows(kernel, rows, length).run() if len(kernel.domain) == 1 else None
 
 
 class WithParams(Rebuilder):
@@ -347,27 +368,28 @@ class WithParams(Rebuilder):
 # ---- where lanes read and write
 
 
-def keeps_rows(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+def keeps_rows(stage: _Stage, slot: int, layout: RowLayout) -> bool:
     """Whether lanes touch no elements of the slot but those of their own row."""
-    return all(found is not None and _in_row(found, stage, slot, rows) for found in _indices(stage, slot))
+    if layout.beside > 1:
+        keeps = keeps_row_elements if _elements(stage, slot) == layout.rows else keeps_lanes
+        return keeps(stage, slot, layout)
+    return all(found is not None and _in_row(found, stage, slot, layout) for found in _indices(stage, slot))
 
 
-def keeps_lanes(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+def keeps_lanes(stage: _Stage, slot: int, layout: RowLayout) -> bool:
     """Whether every lane touches its own element of the slot and no other, in a kernel of all lanes."""
     domain = stage.kernel.domain
-    if prod(domain) != prod(rows) or any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions):
+    if prod(domain) != layout.lanes or any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions):
         return False
-    return all(found == own_element(domain) for found in _indices(stage, slot))
+    own = lane_element(domain, layout)
+    return own is not None and all(found == own for found in _indices(stage, slot))
 
 
-def keeps_row_elements(stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+def keeps_row_elements(stage: _Stage, slot: int, layout: RowLayout) -> bool:
     """Whether every lane touches the element of its row and no other."""
-    domain = stage.kernel.domain
-    cut = next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == rows[0])
-    row = own_element(domain[:cut])
-    wanted = Linear((*row.factors, *[0] * (len(domain) - cut)), 0)
+    wanted = row_element(stage.kernel.domain, layout.rows)
     reduced = any(stage.step.slots[r.param] == slot for r in stage.kernel.reductions)
-    own = not reduced or reduces_rows(stage.kernel, rows[0])
+    own = not reduced or reduces_rows(stage.kernel, layout.rows)
     return own and all(found == wanted for found in _indices(stage, slot))
 
 
@@ -375,29 +397,18 @@ def _elements(stage: _Stage, slot: int) -> int:
     return stage.kernel.params[stage.step.slots.index(slot)].size
 
 
-def own_element(domain: Sequence[int]) -> Linear:
-    """A lane's number."""
-    return Linear(tuple([prod(domain[d + 1 :]) if n > 1 else 0 for d, n in enumerate(domain)]), 0)
-
-
 def _indices(stage: _Stage, slot: int) -> list[Linear | None]:
     """Of every load and store of the slot."""
     return indices(stage.kernel, {i for i, s in enumerate(stage.step.slots) if s == slot})
 
 
-def indices(kernel: Kernel, params: Collection[int]) -> list[Linear | None]:
-    """Of every load and store of these parameters."""
-    forms = linear(kernel)
-    return [forms.get(op.operands[0]) for op in walk(kernel.body) if op.attrs.get("param") in params]
-
-
-def _in_row(index: Linear, stage: _Stage, slot: int, rows: tuple[int, int]) -> bool:
+def _in_row(index: Linear, stage: _Stage, slot: int, layout: RowLayout) -> bool:
     domain = stage.kernel.domain
     param = stage.kernel.params[stage.step.slots.index(slot)]
-    each, left = divmod(param.size, rows[0])
+    each, left = divmod(param.size, layout.rows)
     if left or not each:
         return False
-    cut = next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == rows[0])
+    cut = row_dims(domain, layout.rows)
     strides = [each * prod(domain[d + 1 : cut]) if domain[d] > 1 else 0 for d in range(cut)]
     low, high = places(replace(index, factors=(0,) * cut + index.factors[cut:]), domain)
     return list(index.factors[:cut]) == strides and low >= 0 and high < each

@@ -21,7 +21,8 @@ from loopgrad.codegen.steps import all_steps, changed_by, slot_uses, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import own_store
-from loopgrad.codegen.targets.gpu.lanes.row_stages import suits, with_launched_kernels, with_rows
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import with_rows
+from loopgrad.codegen.targets.gpu.lanes.row_stages import suits, with_launched_kernels
 from loopgrad.graph.scalar_functions import ScalarFunction
 from loopgrad.graph.types import TensorType, int64
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import row_dims
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
-from loopgrad.codegen.targets.gpu.lanes.tiles import Tile, digits, divided, row_dims, short
+from loopgrad.codegen.targets.gpu.lanes.tiles import Tile, digits, divided, short
 
 
 class Unit:

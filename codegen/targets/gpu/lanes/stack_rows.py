@@ -32,7 +32,7 @@ from loopgrad.codegen.program import (
     Step,
 )
 from loopgrad.codegen.steps import all_steps, changed_by, launches, named, rotated, slot_uses, with_blocks
-from loopgrad.codegen.targets.gpu.lanes.row_stages import own_element
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import own_element
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import begun
 from loopgrad.graph.types import int64
 

@@ -14,6 +14,7 @@ from loopgrad.codegen.kernel.nodes import BufferParam, Kernel
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.targets.gpu.assembler import WARP
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, register_type
+from loopgrad.codegen.targets.gpu.lanes.column_members import column_members
 from loopgrad.codegen.targets.gpu.lanes.plan import (
     FEW_ROWS,
     FEW_TILES,
@@ -54,6 +55,11 @@ SHARE: Final = 2  # of memory of the workgroup that is left free, so that severa
 def stage_plan(kernel: Kernel, geometry: Geometry) -> LaneMapping:
     """The plan of a kernel with stages."""
     rows, length = kernel.domain
+    if kernel.columns:
+        found = column_members(kernel, geometry)
+        assert found is not None, "only columns that invocations hold are put together"
+        tiles = Tiles(found.group // found.shape.members * length, 1, rows * length, partials=True)
+        return LaneMapping(group=found.group, tiles=tiles, members=found.shape, resident=found.resident)
     members = row_members(kernel, geometry)
     if members is not None:
         size = geometry.group // members.members * length

@@ -38,6 +38,7 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     with_terms,
 )
 from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, fold_columns, parts
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import row_dims
 from loopgrad.codegen.targets.gpu.lanes.shard_tiles import TilePieces
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import emit_access, side_by_side
 
@@ -110,11 +111,6 @@ def short(e: Emitter, lane: Val) -> Val:
     if not 1 < prod(e.kernel.domain) < 1 << 31:  # a domain of one lane may be launched with any number
         return lane
     return e.resize(e.resize(lane, "i32"), "i64", signed=False)
-
-
-def row_dims(domain: tuple[int, ...], rows: int) -> int:
-    """How many leading dims number the rows."""
-    return next(cut for cut in range(len(domain) + 1) if prod(domain[:cut]) == rows)
 
 
 def divided(e: Emitter, x: Val, by: int) -> tuple[Val, Val]:
