@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import inf, prod
+from math import prod
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray, register_type
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
-from loopgrad.codegen.targets.gpu.lanes.exchanged import exchanged, folded_by_exchange
+from loopgrad.codegen.targets.gpu.lanes.exchanged import folded_by_exchange
 from loopgrad.codegen.targets.gpu.lanes.partials import (
     GroupArray,
     GroupPartials,
@@ -27,8 +27,9 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     number,
     with_terms,
 )
-from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers, parts
+from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
 from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
+from loopgrad.codegen.targets.gpu.lanes.warp_partials import added_by_exchange, in_f64, widened_sum
 
 MOST_AT_ONCE: Final = 16  # lanes whose operations are written one beside the other; of more
 SOME_AT_ONCE: Final = 8
@@ -89,7 +90,7 @@ class RegisterRows:
             (n, slot): GroupPartials(self.e, r, count)
             for n, stage in enumerate(kernel.stages)
             for slot, r in enumerate(stage.reductions)
-            if not self._in_f64(r)
+            if not in_f64(self.e, r)
         }
 
     def emit(self, tile: Val) -> None:
@@ -147,33 +148,19 @@ class RegisterRows:
 
     def number(self, n: int, slot: int, r: Reduction, mine: Partial) -> Val:
         """That of the whole row."""
-        if self._in_f64(r):
+        if in_f64(self.e, r):
             return self._wide_sum(n, slot, *mine)
         return number(self.e, r, self._folded(n, slot, r, mine))
 
-    def _in_f64(self, r: Reduction) -> bool:
-        return self.b.wide_sums and parts(r) == 2 and register_type(r.dtype) == "f32"
-
     def _wide_sum(self, n: int, slot: int, total: Val, rest: Val) -> Val:
-        """Of f32 in f64, where an addition is one instruction in place of eight. The rest of an infinite total says
-        nothing."""
+        """Of f32 in f64."""
         e, b = self.e, self.b
-
-        def add(x: Val, y: Val) -> Val:
-            return b.exact("FAdd", "f64", x, y)
-
-        size = b.extended("FAbs", "f32", total)
-        finite = b.inst("FOrdLessThan", "bool", size, b.const("f32", inf))
-        wide = [b.exact("FConvert", "f64", v) for v in (total, e.select(finite, rest, b.const("f32", -0.0)))]
-        x, distance = add(*wide), self.apart
-        while distance < self.apart * self.exchanging:
-            x = add(x, exchanged(e, x, partial(b.across, distance=distance)))
-            distance *= 2
+        x = added_by_exchange(e, widened_sum(e, total, rest), self.exchanging, self.apart)
         if self.parts > 1:
             array = self.wide.setdefault((n, slot), GroupArray(e, "f64", b.group // self.exchanging))
             array.set(self._own_place(), x)
             b.barrier()
-            x = balanced(add, [array.get(place) for place in self._places()])
+            x = balanced(partial(b.exact, "FAdd", "f64"), [array.get(place) for place in self._places()])
         return b.exact("FConvert", "f32", x)
 
     def _folded(self, n: int, slot: int, r: Reduction, mine: Partial) -> Partial:

@@ -41,6 +41,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import Tiles, fold_columns, parts
 from loopgrad.codegen.targets.gpu.lanes.row_layouts import row_dims
 from loopgrad.codegen.targets.gpu.lanes.shard_tiles import TilePieces
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import emit_access, side_by_side
+from loopgrad.codegen.targets.gpu.lanes.warp_partials import WarpPartials
 
 MOST_LOADED: Final = 16  # elements that an invocation reads before it computes
 
@@ -401,10 +402,16 @@ def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
     invocation folds all). Two arrays, so that a barrier before each fold is enough, also for what follows in the same
     arrays."""
     arrays: dict[tuple[str, int, bool], tuple[GroupPartials, GroupPartials]] = {}
+    warps: dict[tuple[str, str], WarpPartials] = {}
     values = [fold.get() for fold in folds]
     for slots in alike(e.kernel.reductions, tiles.per_pass) if values else ():
         r, given = e.kernel.reductions[slots[0]], {slot: values[slot] for slot in slots}
         pieces = None if r.shards is None else tiles.shards
+        if pieces is None and e.b.neighbours > 1 and e.b.group % e.b.neighbours == 0:
+            kind = (r.kind, r.dtype.name)
+            warps[kind] = warps.get(kind) or WarpPartials(e, r, tiles.per_pass)
+            warps[kind].fold([*given.values()], partial(_leave_all, e, tiles, tile, [*given]))
+            continue
         form = (register_type(r.dtype), parts(r), pieces is None)
         if form not in arrays:
             columns = fold_columns(e.b.group) if pieces is None else pieces.beside * fold_columns(pieces.width)
@@ -443,15 +450,20 @@ def _fold_slots(
 
     def fold_row() -> None:
         total = folded(e, r, narrow, b.inst("IMul", "i32", own, b.const("i32", columns)), 1, columns)
-        if not _continues(tiles):
-            total = (number(e, r, total),)
-        for j, slot in enumerate(values):
-            mine = b.inst("IEqual", "bool", own, b.const("i32", j))
-            e.when(mine, partial(_leave, e, tiles, tile, slot, total))
+        _leave_all(e, tiles, tile, [*values], total)
 
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values) * columns)), fold_columns_of_row)
     b.barrier()
     e.when(b.inst("ULessThan", "bool", own, b.const("i32", len(values))), fold_row)
+
+
+def _leave_all(e: Emitter, tiles: Tiles, tile: Tile, slots: Sequence[int], total: Partial) -> None:
+    """Each invocation of the first ones has the total of one of these."""
+    if not _continues(tiles):
+        total = (number(e, e.kernel.reductions[slots[0]], total),)
+    for j, slot in enumerate(slots):
+        mine = e.b.inst("IEqual", "bool", e.b.local_id(), e.b.const("i32", j))
+        e.when(mine, partial(_leave, e, tiles, tile, slot, total))
 
 
 def _continues(tiles: Tiles) -> bool:
