@@ -70,7 +70,7 @@ class CopyStep:
 class MatmulStep:
     """out[b] = op(left[b]) @ op(right[b]), row-major; op transposes where the flag is set. `epilogue`: a launch that
     follows, lane by lane, and that whoever multiplies may do before an element leaves it; then `out` is only written
-    where it is `stored`."""
+    where it is `stored`. `units`: matrix units make it, where a kernel of our own does."""
 
     left: int
     right: int
@@ -84,6 +84,7 @@ class MatmulStep:
     by: int | None = None
     epilogue: LaunchStep | None = None
     stored: bool = True
+    units: bool = False
 
 
 @dataclass(frozen=True, slots=True)

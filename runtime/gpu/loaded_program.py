@@ -21,7 +21,8 @@ from loopgrad.graph.types import DType, float32
 from loopgrad.runtime.gpu.driver import Driver, Image, LibraryCall, Pipeline, RoutineTask, product_task, put
 from loopgrad.runtime.gpu.memory import Allocation
 
-LARGE_PRODUCT: Final = 1 << 30  # multiplications
+LARGE_PRODUCT: Final = 1 << 31  # multiplications
+LARGE_BY_UNITS: Final = 1 << 33  # of matrix units in a kernel of our own
 LARGE_BESIDE_LOOPS: Final = 1 << 36
 RECORD_BYTES: Final = 1 << 15  # of a program beside its code and constants
 
@@ -54,7 +55,7 @@ class LoadedProgram:
             return False
         beside = {step for step in self.program.steps if isinstance(step, MatmulStep)}
         return any(
-            step.batch * step.m * step.k * step.n >= (LARGE_BESIDE_LOOPS if step in beside else LARGE_PRODUCT)
+            step.batch * step.m * step.k * step.n >= (LARGE_BESIDE_LOOPS if step in beside else _large(step))
             and self._product(step) is not None
             for step in self._products()
         )
@@ -157,3 +158,8 @@ def lines(kernel: KernelInterface) -> list[Location]:
     """The user's lines that are known of a kernel."""
     found = [*[stack.loc for stack in kernel.stacks], *[error.loc for error in kernel.errors]]
     return [loc for loc in found if loc is not None]
+
+
+def _large(step: MatmulStep) -> int:
+    """From how many multiplications on a library is worth it that the host decides."""
+    return LARGE_BY_UNITS if step.units else LARGE_PRODUCT

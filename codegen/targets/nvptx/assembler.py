@@ -5,8 +5,8 @@ costs a loop its registers. The root below is corrected by its exact remainder, 
 isn't exact. On an H200 Newton's iteration takes 1.13 times as long with `div.rn.f32`, sphere tracing 1.17 times with
 `sqrt.rn.f32`.
 
-Circle: `codegen/targets/nvptx/matrix_units.py` and `codegen/targets/nvptx/warpgroup_units.py` write instructions by the
-assembler that gives them.
+Circle: `codegen/targets/nvptx/matrix_units.py`, `codegen/targets/nvptx/warp_matrices.py` and
+`codegen/targets/nvptx/warpgroup_units.py` write instructions by the assembler that gives them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from math import log
 from typing import Final
 
-from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, Val, Variable, WarpgroupUnits
+from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, SubgroupMatrices, Val, Variable, WarpgroupUnits
 from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
 from loopgrad.codegen.targets.llvm_gpu.spelling import literal
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
+from loopgrad.codegen.targets.nvptx.warp_matrices import WarpMatrices
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
 
 SMALLEST_ROOT: Final = 0x0D000000  # bits of 2**-101, below which a root's remainder isn't exact
@@ -47,6 +48,10 @@ class NvptxAssembler(Quotients):
     @property
     def matrix_units(self) -> MatrixUnits:
         return WarpUnits(self)
+
+    @property
+    def subgroup_matrices(self) -> SubgroupMatrices:
+        return WarpMatrices(self)
 
     @property
     def warpgroup_units(self) -> WarpgroupUnits:

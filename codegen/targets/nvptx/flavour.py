@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from loopgrad.codegen.targets.llvm_gpu.flavour import Flavour, quick
+from loopgrad.codegen.targets.nvptx.warp_matrices import SHAPES
 
 NVPTX: Final = Flavour(
     triple="nvptx64-nvidia-cuda",
@@ -33,6 +34,7 @@ NVPTX: Final = Flavour(
     exchanges=True,
     group_vectors=True,
     unit_types=("f16", "b16", "tf32"),
+    matrices=SHAPES,
     waits=True,  # from compute capability 7.0 on each invocation goes on by itself
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     warpgroup_memory=227 << 10,

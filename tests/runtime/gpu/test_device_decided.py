@@ -172,6 +172,20 @@ def test_loops_with_large_products_are_left_to_the_library(monkeypatch, large):
         np.testing.assert_array_equal(again, runs[0])
 
 
+def test_products_by_matrix_units_are_left_to_the_library_later(monkeypatch):
+    """Kernels of our own take about as long as a library there, and deciding on the host takes longer."""
+    monkeypatch.setattr(get_device("simulator:1").driver, "product", product)
+    monkeypatch.setattr("loopgrad.runtime.gpu.loaded_program.LARGE_PRODUCT", 1)
+    x = lg.asarray(np.ones((64, 64), np.float16))
+    found = []
+    with lg.default_device("simulator:1"):
+        for factor in (5.0, 6.0):  # other programs, since programs are kept
+            compiled = lg.compile(lambda x, n, c=factor: lg.fori_loop(0, n, lambda _, v: lg.tanh(c * (v @ x)), x))
+            found.append("a library computes" in "\n".join(compiled.plan(x, lg.asarray(3)).notes))
+            monkeypatch.setattr("loopgrad.runtime.gpu.loaded_program.LARGE_BY_UNITS", 1)
+    assert found == [False, True]
+
+
 @pytest.mark.parametrize("huge", [True, False])
 def test_a_large_product_beside_a_loop_leaves_the_loop_to_the_device(monkeypatch, huge):
     monkeypatch.setattr(get_device("simulator:1").driver, "product", product)

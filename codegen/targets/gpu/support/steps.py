@@ -58,7 +58,8 @@ class _Supported:
         self.loops = any(isinstance(step, ForStep | WhileStep) for step in all_steps(program.steps))
         self.routines: dict[RoutineRow, None] = {}
         self.launches: dict[SupportLaunch, int] = {}
-        self.products: dict[tuple[Hashable, ...], int] = {}  # what a product's kernel is made of -> its launch
+        self.products: dict[tuple[Hashable, ...], tuple[int, bool]] = {}  # what its kernel is made of -> its launch,
+        # and whether that is by matrix units
 
     def steps(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         return tuple([self.step(step) for step in steps])
@@ -73,7 +74,7 @@ class _Supported:
             case PushStep() if not step.in_place:
                 return replace(step, by=self.copy(step.slot))
             case MatmulStep():
-                return replace(step, by=self.product(step))
+                return self.product(step)
             case RoutineStep():
                 routine = begun(step, self.slots, self.support, self.launch, self.constants)
                 done, row = provided(step, routine, self.libraries.get(step.name, ""), self.loops)
@@ -101,17 +102,18 @@ class _Supported:
         width = next(w for w in (8, 4, 2, 1) if size % w == 0)
         return self.launch(self.support.add(copy_kernel(width)), size // width)
 
-    def product(self, step: MatmulStep) -> int:
-        """The launch of its kernel, which is made once for products that differ in their arrays alone."""
+    def product(self, step: MatmulStep) -> MatmulStep:
+        """With the launch of its kernel, which is made once for products that differ in their arrays alone."""
         alike = replace(step, left=0, right=0, out=0, by=None, epilogue=None)
         types = [self.slots[slot].type for slot in (step.left, step.right, step.out)]
         after = None if step.epilogue is None else (step.epilogue.kernel, step.epilogue.slots.index(step.out))
         key = (alike, *types, after)
         if key not in self.products:
             self.products[key] = self.new_product(step)
-        return self.products[key]
+        by, units = self.products[key]
+        return replace(step, by=by, units=units)
 
-    def new_product(self, step: MatmulStep) -> int:
+    def new_product(self, step: MatmulStep) -> tuple[int, bool]:
         factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
         geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
         group, memory = geometry.group, geometry.memory
@@ -123,14 +125,14 @@ class _Supported:
         if step.epilogue is None:
             if units:
                 self.routines[self.row(step, "", product)] = None
-            return self.launch(self.support.add(plain, plan), lanes, tiles)
+            return self.launch(self.support.add(plain, plan), lanes, tiles), units
         epilogue = self.kernels[step.epilogue.kernel]
         if product is None:
             kernel = finished_kernel(step, plain, epilogue)
         else:
             kernel, plan = epilogue_kernel(step, plain, epilogue), replace(plan, epilogue=Epilogue(step.stored))
         self.routines[self.row(step, epilogue.name, product)] = None
-        return self.launch(self.support.own(kernel, self.support.options.fast_math, plan), lanes, tiles)
+        return self.launch(self.support.own(kernel, self.support.options.fast_math, plan), lanes, tiles), units
 
     def row(self, step: MatmulStep, name: str, product: Product | MatrixProduct | None) -> RoutineRow:
         """What `plan` says of a product; `name`: of its epilogue."""
