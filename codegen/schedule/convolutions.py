@@ -221,8 +221,13 @@ class _Windows:
             copies = (self.batch, *weights.shape)
             rows = self._rows(("batch", "groups", "channels", "window", "places"), (*copies[:2], depth, places))
             return self.b.value("matmul", self.b.value("broadcast", weights, shape=copies, dims=(1, 2, 3)), rows)
-        order, shape = ("groups", "channels", "window", "batch", "places"), (self.groups, depth, self.batch * places)
-        found = self.b.value("matmul", weights, self._rows(order, shape))
+        summed, kept = ("channels", "window"), ("batch", "places")
+        if self.window[-1] > self.places[-1]:  # as in derivatives by kernels: neighbours of a window lie side by side
+            rows = self._rows(("groups", *kept, *summed), (self.groups, self.batch * places, depth))
+            rows = self.b.value("transpose", rows, perm=(0, 2, 1))
+        else:
+            rows = self._rows(("groups", *summed, *kept), (self.groups, depth, self.batch * places))
+        found = self.b.value("matmul", weights, rows)
         apart = (self.groups, self.results, self.batch, places)
         return self.b.value("transpose", self.b.value("reshape", found, shape=apart), perm=(2, 0, 1, 3))
 
