@@ -262,11 +262,12 @@ class _Distribution:
     def _total(self, term: _Term, operands: tuple[_FactorRows, _FactorRows] | None) -> Value:
         """What a term is in all trips together."""
         builder = self.builder
-        if operands is None:
+        product = term.core.node
+        if operands is None or product is None:
             total = builder.value("reduce_sum", self.written[_FactorRows(term.core, False)], axes=(0,))
         else:
             left, right = [self._stretched(side) for side in operands]
-            total = builder.value("matmul", _flip(builder, left), right)
+            total = builder.value("matmul", _flip(builder, left), right, **product.attrs)
         return self._moved(term, total, builder)
 
     def _stretched(self, side: _FactorRows) -> Value:
@@ -295,7 +296,7 @@ class _Distribution:
 
 def _is_large(node: Node) -> bool:
     """Whether it is a product that somebody would call a library for."""
-    if node.op != "matmul" or not node.results[0].dtype.is_float or node.operands[0].dtype.bits < 32:
+    if node.op != "matmul" or not node.results[0].dtype.is_float:
         return False
     return prod(node.operands[0].shape[-2:]) * node.operands[1].shape[-1] > FEW and prod(node.results[0].shape) > 0
 

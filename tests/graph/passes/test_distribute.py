@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from loopgrad.graph import ops
+from loopgrad.graph.build import emit
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.passes import distribute
 from loopgrad.graph.region_ops import traced_for
@@ -212,9 +213,28 @@ def test_rows_without_room_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [float32, float16])
-def test_halves_stay(dtype):
+def test_halves_leave_as_well(dtype):
     after, _ = loop(lambda k, h, s, x: [h, ops.accumulate(s, gradient(x, h, k))], [H, SUM], [X], dtype=dtype)
-    assert products(after, inside=True) == (dtype is float16)
+    assert products(after, inside=True) == 0
+
+
+def test_wide_sums_of_products_of_halves_stay_wide():
+    types = [TensorType(shape, dtype) for shape, dtype in ((SUM, float32), (X, float16), ((N, ROWS, OUT), float16))]
+
+    def program(s, x, h):
+        def step(k, s):
+            (terms,) = emit("matmul", (turned(row(x, k)), row(h, k)), {"dtype": float32})
+            return [ops.accumulate(s, terms)]
+
+        return traced_for(ops.full(N, TensorType((), int64)), [s], step)
+
+    before = checking.traced(program, *types)
+    after = distribute.run(before)
+    assert checking.ops_of(after, deep=False).count("matmul") == 1
+    rng = np.random.default_rng(0)
+    arrays = [np.asarray(rng.standard_normal(t.shape), t.dtype.np) for t in types]
+    wanted = arrays[0] + np.einsum("tkm,tkn->mn", *[a.astype(np.float64) for a in arrays[1:]])
+    np.testing.assert_allclose(interpret(after, arrays)[0], wanted, rtol=1e-5, atol=1e-5)
 
 
 def late_row(made, kind="set", adds=()):
