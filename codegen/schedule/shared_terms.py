@@ -18,7 +18,7 @@ from typing import Final
 from loopgrad.codegen.schedule.products import in_lanes, made_otherwise, turns
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.rebuild import GraphBuilder
-from loopgrad.graph.types import float32, float64
+from loopgrad.graph.types import float32, float64, sum_dtype
 
 NARROW: Final = 8  # rows or columns from which tiles are of use
 FEWEST_TERMS: Final = 64  # that lanes share out
@@ -38,9 +38,7 @@ def as_sums(graph: Graph, which: Callable[[Node], bool]) -> Graph:
 
 def has_few_terms(node: Node) -> bool:
     """Whether an element is a sum of so few terms that who reads it computes it."""
-    if node.op != "matmul" or {v.dtype for v in (*node.operands, *node.results)} not in ({float32}, {float64}):
-        return False
-    return node.operands[0].shape[-1] < NARROW and not in_lanes(*node.operands)
+    return node.op == "matmul" and node.operands[0].shape[-1] < NARROW and not in_lanes(*node.operands)
 
 
 def is_narrow(node: Node) -> bool:
@@ -72,7 +70,9 @@ def _summed(node: Node, builder: GraphBuilder) -> Value:
     places = {name: len(batch) + order.index(name) for name in order}
     shape = (*batch, *[sizes[name] for name in order])
     factors = [_spread(v, names, places, shape, builder) for v, names in ((left, "mk"), (right, "kn"))]
-    total = builder.value("reduce_sum", builder.value("mul", *factors), axes=(places["k"],))
+    wide = [builder.cast(v, sum_dtype(v.dtype)) for v in factors]
+    total = builder.value("reduce_sum", builder.value("mul", *wide), axes=(places["k"],))
+    total = builder.cast(total, node.results[0].dtype)
     if places["m"] < places["n"]:
         return total
     return _exchanged(total, builder)

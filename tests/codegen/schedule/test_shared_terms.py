@@ -131,7 +131,7 @@ def test_which_outpace_a_library(case, summed):
 @pytest.mark.parametrize(
     ("shape", "dtype", "few"),
     [((4000, 3, 3), float32, True), ((4000, 7, 4000), float64, True), ((2, 3, 4), float32, False),  # lanes' anyway
-     ((4000, 8, 4), float32, False), ((4000, 3, 3), float16, False)],
+     ((4000, 8, 4), float32, False), ((4000, 3, 3), float16, True)],
 )  # fmt: skip
 def test_few_terms_are_added_up_by_who_reads_the_product(shape, dtype, few):
     m, k, n = shape
@@ -146,3 +146,11 @@ def test_few_terms_are_added_up_by_who_reads_the_product(shape, dtype, few):
             (step,) = schedule(graph, own_products=own).steps
             assert isinstance(step, LaunchStep)
         assert products(schedule(graph, own_products=OwnProducts.NONE))
+
+
+def test_few_terms_of_halves_are_added_up_in_float32():
+    """Each product would be rounded else, and sums beyond 65,504 be infinite."""
+    graph = product((), 400, 3, 2, dtype=float16)
+    x, y = np.full((400, 3), 300.0, np.float16), np.asarray([[200.0, 1.25], [200.0, 1.0], [-200.0, 1.0]], np.float16)
+    (found,) = interpret_program(schedule(graph, own_products=OwnProducts.ALL), [x, y])
+    np.testing.assert_array_equal(found, np.broadcast_to(np.asarray([60_000.0, 975.0], np.float16), (400, 2)))
