@@ -23,7 +23,8 @@ CHUNK: Final = VECTOR_BYTES // ITEM  # factors side by side
 SUMS: Final = VECTOR_BYTES // 4  # and sums
 SLABS: Final = 2
 SIDES: Final = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64), (64, 32))  # of rectangles, the largest first
-DEPTHS: Final = (64, 32)
+DEPTHS: Final = (128, 64, 32)
+MOST_MEMORY: Final = 99 << 10  # bytes that launches ask for
 MOST_SUMS: Final = 64  # of an invocation
 ENOUGH: Final = 128  # rectangles, for a large device
 SMALLEST: Final = 16  # a product with a shorter side is too narrow for matrices
@@ -141,5 +142,6 @@ def _fitting(
     if not fitting:
         return None
     down = min(fitting, key=lambda d: tall // d + broad // (subgroups // d))
-    products = [MatrixProduct(*given, subgroups, down, depth, shape) for depth in DEPTHS]
+    depths = [depth for depth in DEPTHS if depth < 2 * step.k] or DEPTHS[-1:]
+    products = [MatrixProduct(*given, subgroups, down, depth, shape) for depth in depths]
     return next((p for p in products if p.suits(memory)), None)

@@ -20,8 +20,9 @@ from loopgrad.codegen.program import (
     WhileStep,
 )
 from loopgrad.codegen.steps import all_steps, with_blocks
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.interface import SupportLaunch
-from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MatrixProduct, in_matrices
+from loopgrad.codegen.targets.gpu.lanes.matrix_plan import MOST_MEMORY, MatrixProduct, in_matrices
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, LaneMapping, Support
 from loopgrad.codegen.targets.gpu.lanes.product_plan import Epilogue, Product, in_rectangles
 from loopgrad.codegen.targets.gpu.routines.routine import Constants, begun
@@ -117,10 +118,12 @@ class _Supported:
         factors, result = (self.slots[slot].type.dtype for slot in (step.left, step.out))
         geometry, plain = self.support.geometry, matmul_kernel(step, factors, result)
         group, memory = geometry.group, geometry.memory
-        by_units = in_matrices(step, factors, group, memory, geometry.matrices)
+        asked = max(memory, min(geometry.asked_memory, MOST_MEMORY))
+        by_units = in_matrices(step, factors, group, asked, geometry.matrices)
         product = by_units or in_rectangles(step, sum_dtype(factors), group, memory)
         units = by_units is not None
-        plan = UNTILED if product is None else LaneMapping(group=group, product=product, matrix_units=units)
+        asks = by_units is not None and by_units.chunks * VECTOR_BYTES > memory
+        plan = LaneMapping(group=group, product=product, matrix_units=units, asks=asks) if product else UNTILED
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
             if units:

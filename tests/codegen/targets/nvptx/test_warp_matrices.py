@@ -38,3 +38,10 @@ def test_every_order_of_factors_assembles(arch, tmp_path):
         trans = text.count("ldmatrix.sync.aligned.m8n8.x4.trans"), text.count("ldmatrix.sync.aligned.m8n8.x4.shared")
         assert [count > 0 for count in trans] == [turned[0] or not turned[1], turned[1] or not turned[0]]
         assembled(text, arch, tmp_path)
+
+
+def test_launches_ask_for_the_memory_of_long_slabs():
+    """Each slab is waited for, so few rows are as fast as slabs are long."""
+    asked = [product(bfloat16, m, 1024, 1024).program.modules[0] for m in (64, 2048)]
+    assert [48 << 10 < module.asked == module.shared <= 99 << 10 for module in asked] == [True, True]
+    assert product(bfloat16, 64, 64, 64).program.modules[0].asked == 0
