@@ -324,15 +324,15 @@ def _rotated_both(library: Dense, t: Matrices, vectors: bool, how: tuple[int, c_
 def trsm(library: Dense, task: RoutineTask) -> Start:
     a, b, attrs = matrices(task), matrices(task, 1), dict(task.attrs)
     n, k = b.rows, b.columns
-    how = [
+    triangle, diagonal = [
         library.number(name)
         for name in (
-            "right",
             "upper" if attrs["lower"] else "lower",
-            "transposed" if attrs["transpose"] else "plain",
             "unit diagonal" if attrs["unit_diagonal"] else "any diagonal",
         )
     ]
+    side, *turned = [library.number(name) for name in ("right", "plain", "transposed")]
+    how = (side, triangle, turned[attrs["transpose"]], diagonal)
     one = (c_float if b.values == 4 else c_double)(1)
     factor = (type(one) * 2)(1, 0)
     if b.count > 1 and n <= SIDE_BY_SIDE:
@@ -345,13 +345,23 @@ def trsm(library: Dense, task: RoutineTask) -> Start:
             many(*how, k, n, byref(factor), triangles.of(given), n, right.of(target), k, b.count)
 
         return start_many
-    solve = library.blas(b.letter + "trsm" + library.version, I, I, I, I, I, I, P, P, I, P, I)
+    if k == 1:  # one column lies as the library has columns: a row, which it solves for from the right, takes longer
+        vector = library.blas(b.letter + "trsv" + library.version, I, I, I, I, P, I, P, I)
+
+        def solve(triangles: int, vectors: int) -> None:
+            vector(triangle, turned[not attrs["transpose"]], diagonal, n, triangles, n, vectors, 1)
+
+    else:
+        rows = library.blas(b.letter + "trsm" + library.version, I, I, I, I, I, I, P, P, I, P, I)
+
+        def solve(triangles: int, vectors: int) -> None:
+            rows(*how, k, n, byref(factor), triangles, n, vectors, k)
 
     def start(words: Words) -> None:
         given, source, target = map(int, words)
         library.copy(target, source, b.count * b.bytes)
         for i in range(b.count):
-            solve(*how, k, n, byref(factor), given + i * a.bytes, n, target + i * b.bytes, k)
+            solve(given + i * a.bytes, target + i * b.bytes)
 
     return start
 

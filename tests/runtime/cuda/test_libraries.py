@@ -269,6 +269,21 @@ def test_equations_of_many_matrices_and_their_gradient(sim):
 
 
 @inside
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_equations_of_one_vector_are_solved_as_a_column(sim, dtype):
+    """By either triangle, transposed or not; the library takes longer for a row."""
+    a, b = numbers((30, 30), dtype) + 5 * np.eye(30, dtype=dtype), numbers(30, dtype, 1)
+    before = len(sim.dense_blas().done)
+    compiled = lg.compile(lambda a, b: (lg.linalg.solve(a, b), lg.linalg.solve(a.T, b), lg.linalg.solve(a, b[:, None])))
+    for got, matrix in zip(compiled(lg.asarray(a), lg.asarray(b)), (a, a.T, a), strict=True):
+        close(np.asarray(got).reshape(30), np.linalg.solve(matrix, b))
+    if dtype == "float32":
+        slope = np.asarray(lg.compile(lg.grad(lambda b: lg.sum(lg.linalg.solve(lg.asarray(a), b))))(lg.asarray(b)))
+        close(slope, np.linalg.solve(a.T, np.ones(30)))
+    assert set(sim.dense_blas().done[before:]) == {"trsv"}
+
+
+@inside
 def test_matrices_without_factors(sim):
     """The rules of docs/linalg.md: errors at the top level, NaN in compiled functions, for that matrix alone."""
     good, singular = numbers((12, 12), "float64"), np.ones((12, 12))

@@ -320,6 +320,14 @@ class FakeBlas(FakeLibrary):
                 return INVALID
             return self.put("trsm", lambda: solve(uplo, trans, unit, m, n, a, b))
 
+        def trsv(
+            handle: int, uplo: int, trans: int, unit: int, n: int, a: int, lda: int, x: int, step: int
+        ) -> int:  # fmt: skip
+            if lda != n or step != 1 or trans not in turns:
+                return INVALID
+            other = turns[1 - turns.index(trans)]  # op(A) x = b is x op(A) transposed = b
+            return self.put("trsv", lambda: solve(uplo, other, unit, 1, n, a, x))
+
         def trsm_batched(
             handle: int, side: int, uplo: int, trans: int, unit: int, m: int, n: int, alpha: Any, a: int, lda: int,
             b: int, ldb: int, count: int,
@@ -347,6 +355,7 @@ class FakeBlas(FakeLibrary):
         common = (P, I, I, I, I, I, I, factor, P, I, P, I)
         return {
             "trsm" + self._version: (trsm, common),
+            "trsv" + self._version: (trsv, (P, I, I, I, I, P, I, P, I)),
             "trsmBatched": (trsm_batched, (*common, I)),
             "getrfBatched": (getrf_batched, (P, I, P, I, P, P, I)),
         }
