@@ -24,7 +24,8 @@ SUMS: Final = VECTOR_BYTES // 4  # and sums
 SLABS: Final = 2
 SIDES: Final = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64), (64, 32))  # of rectangles, the largest first
 DEPTHS: Final = (128, 64, 32)
-MOST_MEMORY: Final = 99 << 10  # bytes that launches ask for
+MOST_MEMORY: Final = 112 << 10  # bytes that launches ask for
+MOST_CHUNKS: Final = 12  # that an invocation loads at once, in registers meanwhile
 MOST_SUMS: Final = 64  # of an invocation
 ENOUGH: Final = 128  # rectangles, for a large device
 SMALLEST: Final = 16  # a product with a shorter side is too narrow for matrices
@@ -108,8 +109,10 @@ class MatrixProduct(ProductRectangles):
         if not self.high or not self.wide or self.tall * self.broad > MOST_SUMS * self.group:
             return False
         shared_out = all(slab.lines * slab.chunks % self.group == 0 for slab in self.slabs)
+        few = sum(slab.lines * slab.chunks for slab in self.slabs) <= MOST_CHUNKS * self.group
         finished = self.finished.lines * self.finished.chunks * self.subgroups % self.group == 0
-        return shared_out and finished and self.depth % self.shape.depth == 0 and self.chunks * VECTOR_BYTES <= memory
+        fits = few and self.depth % self.shape.depth == 0 and self.chunks * VECTOR_BYTES <= memory
+        return shared_out and finished and fits
 
 
 def in_matrices(
