@@ -332,7 +332,7 @@ def trsm(library: Dense, task: RoutineTask) -> Start:
         )
     ]
     side, *turned = [library.number(name) for name in ("right", "plain", "transposed")]
-    how = (side, triangle, turned[attrs["transpose"]], diagonal)
+    how = (side, triangle, turned[bool(attrs["transpose"])], diagonal)
     one = (c_float if b.values == 4 else c_double)(1)
     factor = (type(one) * 2)(1, 0)
     if b.count > 1 and n <= SIDE_BY_SIDE:
