@@ -12,12 +12,11 @@ Circle: `codegen/targets/nvptx/matrix_units.py`, `codegen/targets/nvptx/warp_mat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, SubgroupMatrices, Val, Variable, WarpgroupUnits
-from loopgrad.codegen.targets.llvm_gpu.quotients import Quotients
 from loopgrad.codegen.targets.llvm_gpu.spelling import literal
+from loopgrad.codegen.targets.nvptx.half_functions import BINARY_EXPONENTIAL, LOG2_E, HalfFunctions
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warp_matrices import WarpMatrices
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
@@ -28,18 +27,13 @@ BEHIND: Final = "llvm.nvvm.shfl.sync.up.f32"
 ALL: Final = -1  # invocations of the warp exchange
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
 SCALE: Final = 64  # a power of two, even
-LOG2_E, LOG2_E_HIGH = 1 / log(2), float.fromhex("0x1.715476p+0")
+LOG2_E_HIGH: Final = float.fromhex("0x1.715476p+0")
 MAGIC: Final = 1.5 * 2.0**23
 EXPONENTS: Final = 252.0  # of normal numbers whose squares' halves are normal, from -126 to 126
 SATURATED: Final = "llvm.nvvm.fma.rn.sat.f"  # x * y + z within 0 and 1
-BINARY_EXPONENTIAL: Final = "llvm.nvvm.ex2.approx"
-FAR: Final = 2.0**64  # from which on numbers aren't near 1
-HALF_EXPONENTIALS: Final = {"exp": LOG2_E, "exp2": 1.0}
-"""Factors of the operand of exponentials to base 2, whose instruction is right to 22 bits; an operand of 8 bits
-times the factor has 24 bits, of which up to 7 are before the point."""
 
 
-class NvptxAssembler(Quotients):
+class NvptxAssembler(HalfFunctions):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
     neighbours, hand_on, wide_sums = WARP, True, True
@@ -82,15 +76,6 @@ class NvptxAssembler(Quotients):
         (x, *_) = operands
         return self._exp(x) if name == "exp" and x.type == "f32" else None
 
-    def for_half(self, name: str, *operands: Val) -> Val | None:
-        if name == "div" and not self.fast:
-            return self._half_quotient(*operands)
-        if name not in HALF_EXPONENTIALS:
-            return None
-        (x,) = operands
-        scaled = self._times(x, self.const("f32", HALF_EXPONENTIALS[name])) if name != "exp2" else x
-        return Val(self.called(BINARY_EXPONENTIAL + ".f", "float", f"float {scaled.id}"), "f32")
-
     def near_exp(self, x: Val) -> Val | None:
         scaled = self._times(x, self.const("f32", LOG2_E))
         return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {scaled.id}"), "f32")
@@ -107,14 +92,6 @@ class NvptxAssembler(Quotients):
         return Val(self.called(function, "float", given), "f32")
 
     # for matrix units
-
-    def called(self, function: str, result: str, given: str) -> str:
-        """An LLVM function of operands with their types; the name of its result."""
-        types = ", ".join([operand.rsplit(" ", 1)[0] for operand in given.split(", ")]) if given else ""
-        self.declarations[f"declare {result} @{function}({types})"] = None
-        name = "" if result == "void" else self._name()
-        self._put(f"{name}{' = ' * bool(name)}call {result} @{function}({given})")
-        return name
 
     def part_of(self, several: str, kind: str, number: int, type: str) -> Val:
         return self._value(type, f"extractvalue {kind} {several}, {number}")
@@ -160,30 +137,6 @@ class NvptxAssembler(Quotients):
             self._put(f"{joined} = insertelement {words} {vector}, i32 {names[i + 1]}, i32 {i}")
             vector = joined
         return vector
-
-    def _approximate(self, function: str, x: Val) -> Val:
-        kind = {"f32": "float", "f64": "double"}[x.type]
-        name = f"@llvm.nvvm.{function}.approx.ftz.{x.type[0] if x.type == 'f32' else 'd'}"
-        self.declarations[f"declare {kind} {name}({kind})"] = None
-        return self._value(x.type, f"call {kind} {name}({kind} {x.id})")
-
-    def _reciprocal(self, y: Val) -> Val:
-        return self._approximate("rcp", y)
-
-    def _half_quotient(self, x: Val, y: Val) -> Val:
-        """Without a rare way, which f32 needs: a divisor far from 1 is brought nearer, so that its inverse is a normal
-        number; what the remainder lacks where it isn't exact is far below a half's last place, and where it says
-        nothing (of zeros and infinite numbers) the product is right."""
-        scale = self.const("f32", 1.0)
-        for beyond, bound, factor in (("FOrdLessThan", 1 / FAR, FAR), ("FOrdGreaterThan", FAR, 1 / FAR)):
-            there = self.inst(beyond, "bool", self._size(y), self.const("f32", bound))
-            scale = self.inst("Select", "f32", there, self.const("f32", factor), scale)
-        a, b = self._times(x, scale), self._times(y, scale)
-        inverse = self._reciprocal(b)
-        rough = self._times(a, inverse)
-        fine = self._fma(self._fma(self._minus(b), rough, a), inverse, rough)
-        told = self.inst("FOrdGreaterThan", "bool", self._size(fine), self.const("f32", 0.0))
-        return self.inst("Select", "f32", told, fine, rough)
 
     # exponentials
 
