@@ -15,6 +15,7 @@ reduce of (n, m) over n, m small        ->  two reductions, over blocks and with
 reduce of columns that goes back there  ->  reduce of rows of the transposed array, on GPUs (`columns`)
 scatter {kind=add} of rows, on GPUs     ->  sum of segments (`row_sums`)
 sums into the same elements             ->  one sum (`graph.passes.scatters`)
+concat of computed pieces of short rows ->  concat of single elements (`points`)
 concat of very many pieces              ->  concats of some of them each, concatenated
 scatter {kind=set}, order matters       ->  the winner of each element by scatter {kind=max}, then gather; but where
                                             lanes meet in their order, and little is computed for it
@@ -38,6 +39,7 @@ from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.memory_order import in_memory_order
 from loopgrad.codegen.schedule.narrow_products import narrow_products
+from loopgrad.codegen.schedule.points import in_single_elements
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
 from loopgrad.codegen.schedule.scatter_bases import rewrite_scatter_bases
@@ -96,7 +98,7 @@ def prepare(
     if "window_products" in library:
         graph = rewrite_window_products(graph, precision, OF_CHANNELS in library)
     graph = graph if wide_products else rewrite_complex_products(graph)
-    full = rebuild(rebuild(graph, _without_empty), _in_others)
+    full = in_single_elements(rebuild(rebuild(graph, _without_empty), _in_others))
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))
     settled = graph if rewritten is graph else through_pipeline(rewritten)
     together = rewrite_transforms(settled, library)

@@ -4,6 +4,7 @@
 
 A lane for each row makes all elements of one; a lane for each element would choose among the ways to make it, or read
 it where another kernel has stored it. On a CPU rotations of points by quaternions take 4.8 times as long by the latter.
+Short rows that are put together of several elements at a time, as colours and their opacity, are taken apart to them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from math import prod
 from typing import Final
 
 from loopgrad.codegen.schedule.access import keeps_lanes
-from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import ELEMENTWISE
+from loopgrad.graph.rebuild import GraphBuilder, rebuild
 
 LONGEST: Final = 16  # elements of a row
 MANY_ROWS: Final = 1 << 8  # fewer are chosen where they are read, which saves a launch
@@ -21,9 +24,43 @@ MANY_ROWS: Final = 1 << 8  # fewer are chosen where they are read, which saves a
 
 def made_by_rows(node: Node, stored: bool, readers: Mapping[Value, Sequence[Node]]) -> bool:
     """Whether a concat is such rows, and `stored` anyway or read by what goes on row by row."""
-    rows, pieces, whole = prod(node.operands[0].shape), len(node.operands), node.results[0]
-    last = len(whole.shape) - 1
-    if node.attrs["axis"] != last or not 1 < pieces <= LONGEST or any(v.shape[last] != 1 for v in node.operands):
+    return all(v.shape[-1:] == (1,) for v in node.operands) and _are_rows(node, stored, readers)
+
+
+def in_single_elements(graph: Graph) -> Graph:
+    """Concats of computed pieces of such rows as concats of their elements."""
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for v in dict.fromkeys(node.operands):
+            readers.setdefault(v, []).append(node)
+    joined = [node for node in graph.nodes if node.op == "concat" and any(map(_is_computed_piece, node.operands))]
+    chosen = {node for node in joined if _are_rows(node, node.results[0] in graph.outputs, readers)}
+
+    def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
+        if builder.original not in chosen:
+            return None
+        return builder.emit("concat", [x for v in node.operands for x in _elements(v, builder)], node.attrs)
+
+    return rebuild(graph, rewrite, inner=False) if chosen else graph
+
+
+def _is_computed_piece(value: Value) -> bool:
+    return value.shape[-1] > 1 and value.node is not None and value.node.op in ELEMENTWISE
+
+
+def _elements(value: Value, builder: GraphBuilder) -> Sequence[Value]:
+    """Those of each row."""
+    *outer, count = value.shape
+    if count == 1:
+        return [value]
+    firsts = [((*[0] * len(outer), i), (*outer, i + 1)) for i in range(count)]
+    return [builder.value("slice", value, start=start, stop=stop, step=(1,) * len(start)) for start, stop in firsts]
+
+
+def _are_rows(node: Node, stored: bool, readers: Mapping[Value, Sequence[Node]]) -> bool:
+    whole = node.results[0]
+    last, rows = len(whole.shape) - 1, prod(whole.shape[:-1])
+    if node.attrs["axis"] != last or not 1 < whole.shape[last] <= LONGEST:
         return False
     if stored:
         return True

@@ -25,6 +25,12 @@ def scaled(m: Any, x: Any) -> Any:
     return 2.0 * y / m.sum(y * y, axis=-1, keepdims=True)
 
 
+def coloured(m: Any, x: Any) -> Any:
+    """Pieces of two elements and of one."""
+    o = m.cos(x[:, :1])
+    return m.concatenate([x * o, o + x[:, 1:]], axis=-1)
+
+
 def apart(m: Any, x: Any) -> Any:
     """Each is read by lanes of other rows."""
     y = turned(m, x)
@@ -39,6 +45,9 @@ def apart(m: Any, x: Any) -> Any:
         (scaled, MANY_ROWS, [MANY_ROWS]),
         (lambda m, x: turned(m, x).reshape(-1, 1, 3) * 2.0, MANY_ROWS, [MANY_ROWS]),
         (lambda m, x: turned(m, x) + 1.0, 5, [15]),
+        (coloured, 5, [5]),
+        (lambda m, x: 2.0 * coloured(m, x), MANY_ROWS, [MANY_ROWS]),
+        (lambda m, x: coloured(m, x)[::-1], 5, [15]),
         (apart, MANY_ROWS, [MANY_ROWS, MANY_ROWS**2]),
     ],
 )
