@@ -255,6 +255,21 @@ def test_what_is_repeated_is_stored_and_not_the_copies(check, rng):
     assert [slot.type.size for slot in program.slots if slot.kind == "temp"] == [N]
 
 
+def test_elements_that_all_lanes_read_stay_where_they_are():
+    """Coefficients of a polynomial, for example: a launch that copies each of them saves nothing."""
+    given = [TensorType((1 << 20,), float64), TensorType((4,), float64)]
+
+    def polynomial(x, c):
+        total = ops.broadcast_to(ops.reshape(ops.slice(c, (0,), (1,)), ()), x.shape)
+        for k in range(1, 4):
+            coefficient = ops.reshape(ops.slice(c, (k,), (k + 1,)), ())
+            total = ops.add(ops.mul(total, x), ops.broadcast_to(coefficient, x.shape))
+        return [total]
+
+    graph, _ = trace(polynomial, given)
+    assert len(schedule(graph, DEFAULT_OPTIONS).kernels) == 1
+
+
 @pytest.mark.parametrize("in_order", [False, True])
 def test_gpus_compute_positions_again_rather_than_store_them(in_order):
     def halves(x):

@@ -17,17 +17,28 @@ def rolled(m: Any, x: Any) -> Any:
     return m.roll(x, 1, 0) + m.roll(x, -1, 0) + m.roll(x, 1, 1) + m.roll(x, -1, 1)
 
 
+def around(m: Any, x: Any) -> Any:
+    """Rolled along both dims; each row of what is rolled along the first is read three times."""
+    return m.max(m.stack([m.roll(x, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1)]), axis=0)
+
+
 def joined(m: Any, x: Any) -> Any:
     return x - m.concatenate([x[:, :1], 2.0 * x[:, :-1]], axis=1)
 
 
-@pytest.mark.parametrize("function", [rolled, joined])
+@pytest.mark.parametrize("function", [rolled, around, joined])
 def test_one_kernel(function: Any) -> None:
     x = np.random.default_rng(0).normal(size=(256, 128))
     given = lg.asarray(x)
     graph = extract([function(lg, given)._value], [given._value])
     assert len(build_program(graph, Options(), {}).kernels) == 1
     np.testing.assert_allclose(np.asarray(function(lg, given)), function(np, x), rtol=1e-14)
+
+
+def test_small_numbers_are_copied() -> None:
+    given = lg.asarray(np.arange(256 * 128).reshape(256, 128).astype(np.uint8))
+    graph = extract([around(lg, given)._value], [given._value])
+    assert len(build_program(graph, Options(), {}).kernels) == 2
 
 
 def test_edges_of_vectors_are_stored() -> None:
