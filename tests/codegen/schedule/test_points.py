@@ -31,6 +31,11 @@ def coloured(m: Any, x: Any) -> Any:
     return m.concatenate([x * o, o + x[:, 1:]], axis=-1)
 
 
+def lit(m: Any, x: Any) -> Any:
+    """Both elements need what is expensive, of the whole row."""
+    return x * m.exp(m.cos(m.sum(x * x, axis=-1, keepdims=True))) + 1.0
+
+
 def apart(m: Any, x: Any) -> Any:
     """Each is read by lanes of other rows."""
     y = turned(m, x)
@@ -45,6 +50,7 @@ def apart(m: Any, x: Any) -> Any:
         (scaled, MANY_ROWS, [MANY_ROWS]),
         (lambda m, x: turned(m, x).reshape(-1, 1, 3) * 2.0, MANY_ROWS, [MANY_ROWS]),
         (lambda m, x: turned(m, x) + 1.0, 5, [15]),
+        (lit, MANY_ROWS, [MANY_ROWS]),
         (coloured, 5, [5]),
         (lambda m, x: 2.0 * coloured(m, x), MANY_ROWS, [MANY_ROWS]),
         (lambda m, x: coloured(m, x)[::-1], 5, [15]),
