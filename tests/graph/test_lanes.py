@@ -325,10 +325,10 @@ def test_an_iota_is_seen_through_what_only_moves_it():
 
 
 def test_what_a_routine_makes_at_once_has_no_lanes():
-    """9 x 7 matrices have 7 singular values, each of all elements; where there are several matrices, these are lanes."""
+    """9 x 7 matrices have 7 singular values, each of all elements; of several matrices, these are lanes."""
 
     def loop(count, a, x):
-        return traced_for(count, [x], lambda k, x: [ops.add(x, mx.svdvals(a))])
+        return traced_for(count, [x], lambda _, x: [ops.add(x, mx.svdvals(a))])
 
     assert lane_domain(last_region(loop, i(), f(9, 7), f(7))).shape == ()
     assert lane_domain(last_region(loop, i(), f(4, 9, 7), f(4, 7))).shape == (4,)

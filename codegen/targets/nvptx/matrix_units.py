@@ -60,13 +60,17 @@ class WarpUnits:
         below, beside = (high, low) if right != turned else (low, high)
         line = self._op("IAdd", line, self._op("ShiftLeftLogical", below, 3))
         start = self._op("IAdd", self._op("IMul", line, pitch), self._op("IMul", beside, chunk))
-        start, how = self._op("IAdd", start, first), ".trans" if turned else ""
+        start = self._op("IAdd", start, first)
 
         def words(further: int) -> list[Val]:
-            place = self.b.shared_place(array, self._op("IAdd", start, further) if further else start, element)
-            return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
+            return self.lines(array, self._op("IAdd", start, further) if further else start, element, turned)
 
         return words
+
+    def lines(self, array: Variable, index: Val, type: str, turned: bool) -> list[Val]:
+        """Words of four matrices of eight lines of 16 bytes, where each invocation gives the place of one line."""
+        place, how = self.b.shared_place(array, index, type), ".trans" if turned else ""
+        return self._several(WORDS, f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{how}.b16.p3", place, "i32")
 
     def _op(self, name: str, x: Val, y: Val | int) -> Val:
         return self.b.inst(name, "i32", x, self.b.const("i32", y) if isinstance(y, int) else y)

@@ -58,7 +58,7 @@ class WarpMatrices:
             second = self._op("UDiv", low, PART)
             line, chunk = self._sum(self._op("BitwiseAnd", low, PART - 1), self._op("IMul", high, PART)), second
         place = self._sum(index, self._sum(self._op("IMul", line, pitch), chunk))
-        return WarpUnits(self.b).parts(memory, self._word(place, 0), "i32", left == turned)
+        return WarpUnits(self.b).lines(memory, self._word(place, 0), "i32", left == turned)
 
     def add(self, sums: Any, left: Sequence[Val], right: Sequence[Val], shape: MatrixShape) -> None:
         for n in range(shape.columns // PART):

@@ -47,10 +47,11 @@ from loopgrad.codegen.targets.gpu.lanes.product_plan import Product
 from loopgrad.codegen.targets.gpu.lanes.product_results import FinishedProduct, StoredProduct
 from loopgrad.codegen.targets.gpu.lanes.product_tiles import emit_rectangle
 from loopgrad.codegen.targets.gpu.lanes.running_totals import RunningTotals
+from loopgrad.codegen.targets.gpu.lanes.shared_flags import agreed, shared_idle
 from loopgrad.codegen.targets.gpu.lanes.short_rows import ShortRows
 from loopgrad.codegen.targets.gpu.lanes.stage_arrays import StageArrays, barriers
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
-from loopgrad.codegen.targets.gpu.lanes.tiles import agreed, digits, emit_tile, emit_together, shared_idle, short
+from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_tile, emit_together, short
 from loopgrad.codegen.targets.gpu.lanes.trip_counts import trip_count
 
 VALUE: Final[dict[str, Callable[[Emitter, KOp], Val]]] = {

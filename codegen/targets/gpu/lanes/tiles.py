@@ -135,26 +135,6 @@ def digits(e: Emitter, number: Val, extents: tuple[int, ...]) -> list[Val]:
     return [e.resize(v, "i64", signed=False) for v in (rest, *reversed(found))]
 
 
-def shared_idle(e: Emitter) -> Val:
-    """Whether this launch does nothing, the same for the whole workgroup: the word may change meanwhile."""
-    b = e.b
-    flag, zero = b.shared("i32", 1), b.const("i32", 0)
-    leader = b.inst("IEqual", "bool", b.local_id(), zero)
-    e.when(leader, lambda: b.shared_set(flag, zero, b.load(e.reporting.void(b), "i32")))
-    b.barrier()
-    return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
-
-
-def agreed(e: Emitter, condition: Val) -> Val:
-    """What holds for the first invocation of the workgroup, to which all come."""
-    b = e.b
-    flag, zero = b.shared("i32", 1), b.const("i32", 0)
-    leader = b.inst("IEqual", "bool", b.local_id(), zero)
-    e.when(leader, lambda: b.shared_set(flag, zero, e.select(condition, b.const("i32", 1), zero)))
-    b.barrier()
-    return b.inst("INotEqual", "bool", b.shared_get(flag, zero, "i32"), zero)
-
-
 def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Tile:
     """A tile in the order of its lanes."""
     tile = Tile(e, tiles, number)
