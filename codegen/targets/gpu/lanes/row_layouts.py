@@ -96,7 +96,7 @@ def beside(kernel: Kernel, rows: int, length: int) -> int:
     read = {n for n, param in enumerate(kernel.params) if param.size == rows * length and param.access == "read"}
     for form in indices(kernel, read):
         step = form.factors[-1] if form is not None and domain[-1] > 1 else 1
-        if form is None or rows % max(step, 1) or form != lane_element(domain, RowLayout(rows, length, step)):
+        if step < 1 or rows % step or form != lane_element(domain, RowLayout(rows, length, step)):
             continue
         if step == 1:
             return 1

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.codegen.kernel.linear_index import Linear
 from loopgrad.codegen.options import DEFAULT_OPTIONS, LONG_COLUMNS
 from loopgrad.codegen.schedule import schedule
+from loopgrad.codegen.targets.gpu.lanes import row_layouts
 from loopgrad.codegen.targets.gpu.lanes.column_members import column_members
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
@@ -79,3 +81,11 @@ def test_wide_arrays_have_more_columns_in_a_workgroup() -> None:
     assert members((4096, 4096), large) == (64, 64, 512)
     assert members((1000, 512), Geometry()) == (32, 32, 256)
     assert members((4096, 4096), Geometry()) is None
+
+
+def test_an_element_that_all_lanes_read_says_nothing_of_columns(monkeypatch) -> None:
+    """As the pivots of a matrix that each lane solves: nothing lies between an element and itself."""
+    graph = trace(lambda x: [ops.reduce_sum(x, (1,))], [TensorType((4, 4), float64)])[0]
+    (kernel,) = schedule(graph, DEFAULT_OPTIONS).kernels
+    monkeypatch.setattr(row_layouts, "indices", lambda *_: [Linear((0, 0), 0)])
+    assert row_layouts.beside(kernel, 4, 4) == 1
