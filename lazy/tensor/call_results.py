@@ -111,10 +111,20 @@ def _leaf_of(operand: Value) -> TensorLeaf | None:
     """The leaf with the elements of an operand, which are computed now where they are few."""
     leaf = known_leaf(operand)
     if leaf is None and type(operand) is Noted and operand.type.nbytes <= MOST_FIRST:  # type: ignore[union-attr]
+        leaf = _of_known_line()(operand)
+        if leaf is not None:
+            return leaf
         t = passing(operand)
         _elements()(t)
         leaf = known_leaf(operand)
     return leaf
+
+
+@cache
+def _of_known_line() -> Callable[[Noted], TensorLeaf | None]:
+    from loopgrad.lazy.tensor.read_lines import leaf_of_read  # late: building graphs needs no session
+
+    return leaf_of_read
 
 
 @cache

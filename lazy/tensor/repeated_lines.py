@@ -134,9 +134,9 @@ class Trees:
         counts = [*map(getrefcount, inner)]
         leaves = places.leaves(parts)
         both, config = inner + leaves, current()
-        distinct, lines = len({*both}), _SETTINGS.latest
+        distinct, lines = len({*both}), SETTINGS.latest
         if lines.config is not config:
-            lines = _SETTINGS.of(config)
+            lines = SETTINGS.of(config)
         for tree in self._each:
             if tree.lines is lines and tree.distinct == distinct and tree.firsts(both) == both:
                 break
@@ -315,12 +315,12 @@ class _BySettings:
         self.latest = Lines(current())
 
 
-_SETTINGS: Final = _BySettings()
+SETTINGS: Final = _BySettings()
 
 
 def forget() -> None:
     """See _BySettings.clear."""
-    _SETTINGS.clear()
+    SETTINGS.clear()
 
 
 renewed_in_children(forget)  # GPUs don't survive a fork
@@ -345,7 +345,7 @@ def elements_of(t: TensorCore, value: Noted, read: bool = False) -> Buffer | Non
 def _looked_up(t: TensorCore, value: Noted, expression: Expression) -> Buffer | None:
     """The elements by words."""
     found = noted_structure(value, known_leaf)
-    lines = _SETTINGS.of(current())
+    lines = SETTINGS.of(current())
     if found is None or found[0] not in lines.known:
         if found is not None:
             lines.note(found[0])
@@ -416,7 +416,7 @@ def _elements(
     if mine is None:
         return None
     try:
-        buffers = _run(line, inputs, constants, lines) if t._value is value else None
+        buffers = run_line(line, inputs, constants, lines) if t._value is value else None
         if buffers is None:
             return None
         if len(along) < len(buffers):
@@ -462,7 +462,8 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
         EVALUATOR.release(value, mine)
 
 
-def _run(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
+def run_line(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
+    """What the program of a line gives for these leaves and numbers; None where it has none."""
     ready = _ready(line, constants, lines)
     if ready is None:
         return None

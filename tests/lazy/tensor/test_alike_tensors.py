@@ -46,7 +46,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(module, name, lambda *asked: found.append(name) or run(*asked))
 
     counted(evaluation, "_run")
-    counted(repeated_lines, "_run")
+    counted(repeated_lines, "run_line")
     counted(alike_tensors, "evaluate_graph")
     return found
 

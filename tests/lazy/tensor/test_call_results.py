@@ -12,7 +12,7 @@ import scipy.signal
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf
-from loopgrad.lazy.tensor import call_results, evaluation, repeated_calls
+from loopgrad.lazy.tensor import call_results, evaluation, repeated_calls, repeated_lines
 
 A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 5.0]])
 B = np.array([[2.0, -1.0, 0.0], [0.5, 3.0, 1.0], [1.0, 0.0, -4.0]])
@@ -242,3 +242,24 @@ def test_a_result_in_another_threads_hands_is_waited_for(monkeypatch: pytest.Mon
     first.join()
     second.join()
     np.testing.assert_allclose(np.asarray(v) * np.asarray(w) @ np.asarray(v).T, A, atol=1e-12)
+
+
+def test_operands_that_are_computed_before_a_call_are_lines_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Any] = []
+    anew = repeated_lines.computed_from_notes
+    monkeypatch.setattr(repeated_lines, "computed_from_notes", lambda *given: planned.append(given) or anew(*given))
+    a, b = np.cos(np.arange(25.0)).reshape(5, 5) + 3.0 * np.eye(5), np.arange(5.0)
+    for k in range(9):
+        shifted = a + 0.5 * k * np.eye(5)
+        q, r = lg.asarray(shifted), lg.asarray(b - k)
+        gram = q.T @ q
+        expected = np.linalg.solve(shifted.T @ shifted, shifted.T @ (b - k))
+        np.testing.assert_allclose(lg.linalg.solve(gram, q.T @ r), expected, rtol=1e-9)
+        if k >= 5:
+            assert not planned, "of lines, once they came three times"
+        np.testing.assert_allclose(gram, shifted.T @ shifted, rtol=1e-13)  # which a tensor holds
+        gram += lg.eye(5)
+        np.testing.assert_allclose(lg.linalg.solve(gram, r), np.linalg.solve(shifted.T @ shifted + np.eye(5), b - k))
+        (slope,) = lg.gradients(lg.linalg.det(q * 2.0), [q])
+        np.testing.assert_allclose(slope, 32.0 * np.linalg.det(shifted) * np.linalg.inv(shifted).T, rtol=1e-9)
+        planned.clear()

@@ -18,7 +18,7 @@ from loopgrad.lazy.tensor import evaluation, new_lines, repeated_lines
 from loopgrad.lazy.tensor.core import LIVE
 
 X = np.array([0.1, 0.2, 0.3, 0.4])
-WAYS: list[tuple[Any, str]] = [(evaluation, "_run"), (repeated_lines, "_run"), (new_lines, "_settled")]
+WAYS: list[tuple[Any, str]] = [(evaluation, "_run"), (repeated_lines, "run_line"), (new_lines, "_settled")]
 
 
 class Paused:
