@@ -131,6 +131,8 @@ class Calls:
             recipe = known.get((words, loc))
         if recipe is not None and recipe.steps and is_in_force(recipe.config):
             self._missed = 0
+            if len(args) == 1 == len(operands) and not options and (step := _only_step(recipe, args[0])) is not None:
+                operands[0].expression.further[self] = recipe.config, step
             return made_again(recipe, tensors, operands, loc)
         if recipe is _NOTHING:
             return function(*args, **options)
@@ -213,9 +215,33 @@ def traced_once(function: F) -> F:
 def _remembering(function: F, calls: Calls) -> F:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        return function(*args, **options) if AMBIENT.plain is None else calls.result(function, args, options)
+        if AMBIENT.plain is None:
+            return function(*args, **options)
+        if len(args) == 1 and not options and isinstance(x := args[0], TensorCore):
+            value = x._value
+            known = None if value.expression is None else value.expression.further.get(calls)
+            if known is not None and known[0] is current() and not x._weak and (x._view is None or value.shape):
+                op, _, attrs, type_, _, expression = known[1]
+                made = Noted(type_, op, (value,), attrs, user_location(1))
+                made.expression = expression
+                return held(made, False)
+        return calls.result(function, args, options)
 
     return call  # type: ignore[return-value]
+
+
+def _only_step(recipe: Recipe, x: Any) -> NotedStep | None:
+    """The step of a call of one tensor that notes nothing else: the next call finds it beside the tensor's expression
+    (`graph.expressions`)."""
+    if not isinstance(x, TensorCore) or x._weak or len(recipe.steps) > 1 or recipe.captured:
+        return None
+    if x._view is not None and not x._value.type.shape:  # type: ignore[union-attr]  # an array without axes
+        return None
+    step = recipe.steps[0]
+    if recipe.sited or recipe.traced or recipe.program is not None or recipe.container is not None:
+        return None
+    plain = type(step) is NotedStep and step.operands == (0,) and step.loc is None and step.expression is not None
+    return step if plain and recipe.made == (Made(1, False, Way(None, None)),) else None  # type: ignore[return-value]
 
 
 def repeated_method(function: F) -> F:

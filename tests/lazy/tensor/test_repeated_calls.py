@@ -344,3 +344,31 @@ def test_formulas_of_numbers_that_differ_are_noted_once(monkeypatch: pytest.Monk
         assert (lg.ones(2, dtype=lg.float32) * number).dtype is lg.float32
     slopes = [float(lg.grad(lambda v, a=a: lg.stats.norm.logpdf(v, a))(1.0)) for a in (0.25, 0.5, 0.75, 1.5, 2.5)]
     np.testing.assert_allclose(slopes, [a - 1.0 for a in (0.25, 0.5, 0.75, 1.5, 2.5)], rtol=1e-14)
+
+
+def test_calls_of_one_tensor_are_found_beside_its_expression(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    words = repeated_calls.call_words
+    monkeypatch.setattr(repeated_calls, "call_words", lambda *given: looked.append(given) or words(*given))
+    x = lg.asarray(A)
+    for k in range(6):
+        looked.clear()
+        y = x * (1.5 + k)
+        np.testing.assert_allclose(lg.sum(lg.sin(y) + -y), np.sum(np.sin(A * (1.5 + k)) - A * (1.5 + k)), rtol=1e-13)
+        if k >= 3:
+            assert not looked
+    corner = x[:2, :2]  # shares memory, what is computed of it doesn't
+    for k in range(5):
+        corner += 1.0
+        made = lg.abs(corner)
+        made += 100.0
+        np.testing.assert_array_equal(x[:2, :2], A[:2, :2] + k + 1)
+        np.testing.assert_array_equal(made, np.abs(A[:2, :2] + k + 1) + 100.0)
+    number, array = lg.asarray(2.0), lg.asarray(A)[1:2, 0].reshape(())
+    for _ in range(5):
+        assert np.asarray(lg.exp(number)) == np.exp(2.0)
+        assert lg.exp(2.0)._weak
+        assert not lg.exp(array)._weak
+        np.testing.assert_allclose(lg.grad(lambda v: lg.sum(lg.sin(v)))(x), np.cos(np.asarray(x)), rtol=1e-13)
+        with lg.default_device("interpreter"):
+            assert lg.cos(x).device == "interpreter"
