@@ -27,7 +27,7 @@ from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction,
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
-from loopgrad.codegen.targets.cpu.vector.loop_rows import rows_in_loops
+from loopgrad.codegen.targets.cpu.vector.read_rows import read_rows
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
 from loopgrad.codegen.targets.cpu.vector.row_patterns import pattern_groups
 from loopgrad.graph.primitives.shards import ALIGNED, TOGETHER, columns, part_extent
@@ -436,15 +436,15 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
         groups //= 2
     while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
         groups //= 2
-    looping = None if single or patterns else rows_in_loops(kernel, width, groups)
-    width, groups = (width, groups) if looping is None else looping[1:]
+    in_rows = None if single or patterns else read_rows(kernel, width, groups)
+    width, groups = (width, groups) if in_rows is None else in_rows[1:]
     flight = width * groups
     across = None if single or patterns or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])
     if across is not None:
         groups, flight = 1, width
     extent = next((r.shards.extent for r in kernel.reductions if r.shards is not None), None)
-    if single or extent is not None or patterns or looping is not None:
-        cut = 0 if single or extent is not None else -2 if looping is None else looping[0]
+    if single or extent is not None or patterns or in_rows is not None:
+        cut = 0 if single or extent is not None else -2 if in_rows is None else in_rows[0]
         outer, lane, inner = kernel.domain[:cut], kernel.domain[cut:], kernel.domain[:0]
     else:
         outer, lane, inner = split_dims(kernel, width, flight)

@@ -3,6 +3,9 @@ distances is read and written without gathers and scatters, also where rows aren
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,7 +64,9 @@ def test_positions_that_lie_side_by_side_or_dont(name: str) -> None:
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("shape", [(70, 9, 2), (301, 5, 3), (40, 33, 10), (33, 17, 20), (5, 40, 16, 8), (9, 12, 3, 7)])
+@pytest.mark.parametrize(
+    "shape", [(70, 9, 2), (301, 5, 3), (40, 33, 10), (33, 17, 20), (5, 40, 16, 8), (9, 12, 3, 7), (4, 30, 0)]
+)
 def test_loops_over_an_axis_before_short_rows(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).normal(size=shape)
     for name in ("float32", "float64", "int64"):
@@ -75,7 +80,25 @@ def test_loops_over_an_axis_before_short_rows(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(np.asarray(scaled), (wide * wide[:, :1]).sum(1), rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("columns", [2, 7, 12, 19])
+def test_moved_rows(columns: int) -> None:
+    x = np.random.default_rng(0).normal(size=(203, columns)).astype(np.float32)
+    for name, function in MOVED.items():
+        got = np.asarray(lg.compile(lambda x, function=function: function(lg, x))(x))
+        np.testing.assert_array_equal(got, function(np, x), name)
+
+
+MOVED: dict[str, Callable[[Any, Any], Any]] = {
+    "repeated": lambda m, x: m.repeat(x, 3, axis=0),
+    "beside each other": lambda m, x: m.concatenate([x, 2 * x, x[:, :1]], 1),
+    "bordered": lambda m, x: m.pad(x, 1),
+    "turned around": lambda m, x: m.roll(x, 1, axis=1),
+    "differences": lambda m, x: m.diff(x, axis=1),
+    "beside a row": lambda m, x: x * m.arange(x.shape[1], dtype=x.dtype) + x[:, :1],
+}
+
+
 @pytest.mark.parametrize("shape", [(400, 50, 10), (100, 50, 4, 6)])
 def test_these_gather_nothing(shape: tuple[int, ...]) -> None:
-    text = lg.compile(lambda x: lg.max(x * x, axis=1)).text("llvm", np.ones(shape, np.float32))
-    assert "masked.gather" not in text
+    for function in (lambda x: lg.max(x * x, axis=1), lambda x: lg.repeat(x, 3, axis=1)):
+        assert "masked.gather" not in lg.compile(function).text("llvm", np.ones(shape, np.float32))

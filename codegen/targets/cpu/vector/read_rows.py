@@ -1,9 +1,10 @@
-"""Kernels whose lanes loop over elements that lie side by side in rows, as sums over an axis that isn't the last are.
+"""Kernels whose lanes read elements that lie side by side in rows, but not one row behind the other: in loops, as sums
+over an axis that isn't the last do, or moved, repeated and joined.
 
-    domain (N, C):  for k:  x[(n * K + k) * C + c]
+    domain (N, C):  for k:  x[(n * K + k) * C + c]          domain (N, 3, C):  x[n * C + c]
 
-In one line of lanes a vector reaches into the next row, and what it reads is gathered in each trip. Where lanes are in
-rows, a row's number is one for all, and what a trip reads is a vector, though a row's last one may be mostly empty.
+In one line of lanes a vector reaches into the next row, and what it reads is gathered, in each trip. Where lanes are in
+rows, a row's number is one for all, and what is read is a vector, though a row's last one may be mostly empty.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ Factors = tuple[int, ...]
 """By how much an index grows along each dim of the domain."""
 
 
-def rows_in_loops(kernel: Kernel, width: int, groups: int) -> tuple[int, int, int] | None:
-    """From which dim on the domain is a row of lanes, and of how many lanes and vectors; None for all in one line."""
+def read_rows(kernel: Kernel, width: int, groups: int) -> tuple[int, int, int] | None:
+    """From which dim on the domain is a row of lanes, and of how many lanes and vectors; None for all in one line, or
+    where as many lanes as move together fit into the last dim."""
     ordered = kernel.reductions or kernel.running is not None or kernel.order_key is not None or kernel.stacks
-    if ordered or len(kernel.domain) < 2 or width == 1 or not any(op.blocks for op in kernel.body.ops):
+    if ordered or len(kernel.domain) < 2 or width == 1 or 0 in kernel.domain or kernel.domain[-1] >= width * groups:
         return None
     reads = [(form, times) for form, times in _reads(kernel) if not _lies_in_order(form, kernel.domain)]
     work, best, found = _work(kernel.body), 0.0, None
@@ -33,10 +35,8 @@ def rows_in_loops(kernel: Kernel, width: int, groups: int) -> tuple[int, int, in
         row, lanes = prod(kernel.domain[cut:]), kernel.domain[cut:]
         narrow = min(width, 1 << (row - 1).bit_length())
         vectors = -(-row // narrow)
-        saved: float = GATHERED * sum(
-            [n for form, n in reads if form[-1] in (0, 1) and _lies_in_order(form[cut:], lanes)]
-        )
-        saved -= (vectors * width / row - 1) * work
+        near = [times for form, times in reads if form[-1] in (0, 1) and _lies_in_order(form[cut:], lanes)]
+        saved = GATHERED * sum(near) - (vectors * width / row - 1) * work
         if saved > 0 and saved >= best:
             best, found = saved, (cut, narrow, _divisor(vectors, groups))
     return found
@@ -63,7 +63,7 @@ def _work(block: Block) -> int:
 
 
 def _reads(kernel: Kernel) -> Iterator[tuple[Factors, int]]:
-    """How the indices of loads in loops grow, those that grow by numbers, and how often each is done."""
+    """How the indices of what is read and written grow, those that grow by numbers, and how often each is done."""
     rank = len(kernel.domain)
     forms: dict[KValue, Factors | None] = {
         argument: tuple([int(i == d) for i in range(rank)]) for d, argument in enumerate(kernel.body.arguments)
@@ -74,7 +74,7 @@ def _reads(kernel: Kernel) -> Iterator[tuple[Factors, int]]:
         for op in block.ops:
             form = _form(op, [forms.get(v) for v in op.operands], constants, rank)
             forms.update(dict.fromkeys(op.results, form))
-            if op.opcode == "load" and times > 1 and (index := forms.get(op.operands[0])) is not None:
+            if op.opcode in ("load", "store") and (index := forms.get(op.operands[0])) is not None:
                 yield index, times
             for inner in op.blocks:
                 counted = op.opcode == "for"
