@@ -26,6 +26,7 @@ SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that count
 
 LARGE: Final = 1 << 25  # elements of a matrix that doesn't stay in caches
 FEW_RESULTS: Final = 16
+MORE_RESULTS: Final = 256  # of several rows and columns, at which libraries are slower yet
 VERY_LONG: Final = 1 << 16  # terms
 
 Places = dict[str, int]
@@ -53,13 +54,14 @@ def is_narrow(node: Node) -> bool:
 def outpaces_library(node: Node) -> bool:
     """Whether sums take less time than a library's product: float32 of a matrix whose rows lie beside each other, and a
     vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of few rows, columns and very many terms
-    (2 x 2^20 x 2 takes 39, by cuBLAS 114), which lanes read once, whichever way these lie."""
+    (2 x 2^20 x 2 takes 39, by cuBLAS 114), whichever way these lie."""
     if not is_narrow(node) or node.results[0].dtype is not float32 or prod(node.results[0].shape[:-2]) > 1:
         return False
     m, n = node.results[0].shape[-2:]
     k = node.operands[0].shape[-1]
     vector = min(m, n) == 1 and m * n * k >= LARGE
-    return (vector and _order(node).endswith("k")) or (m * n <= FEW_RESULTS and k >= VERY_LONG)
+    few = m * n <= (MORE_RESULTS if min(m, n) > 1 else FEW_RESULTS)
+    return (vector and _order(node).endswith("k")) or (few and k >= VERY_LONG)
 
 
 def _summed(node: Node, builder: GraphBuilder) -> Value:

@@ -113,8 +113,11 @@ def test_each_term_has_a_lane():
         (((), 1024, 1024, 1), False),
         (((), 2, 1 << 20, 2), True),
         (((), 4, 1 << 20, 4, True), True),  # lanes read rows of either, once
-        (((), 5, 1 << 20, 4, True), False),
-        (((), 7, 1 << 20, 7), False),
+        (((), 3, 1 << 20, 64, True), True),
+        (((), 5, 1 << 20, 64, True), False),
+        (((), 1, 1 << 20, 16, True), True),
+        (((), 1, 1 << 20, 64, True), False),
+        (((), 7, 1 << 20, 7), True),
         (((8,), 8192, 8192, 1), False),
         (((), 8192, 8192, 1, False, False, float64), False),
     ],
