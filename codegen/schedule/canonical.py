@@ -84,6 +84,7 @@ def prepare(
     library: frozenset[str] = frozenset(),
     wide_products: bool = False,
     precision: str = FULL_PRECISION,
+    in_order: bool = False,
 ) -> Graph:
     """The graph passes, then no calls of routines that the target hasn't, no empty values, no sums in 16 bits anywhere,
     no sums into the same elements one after the other and no long lists of alike pieces, then the passes once more
@@ -98,7 +99,7 @@ def prepare(
     if "window_products" in library:
         graph = rewrite_window_products(graph, precision, OF_CHANNELS in library)
     graph = graph if wide_products else rewrite_complex_products(graph)
-    full = in_single_elements(rebuild(rebuild(graph, _without_empty), _in_others))
+    full = in_single_elements(rebuild(rebuild(graph, _without_empty), _in_others), in_order)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))
     settled = graph if rewritten is graph else through_pipeline(rewritten)
     together = rewrite_transforms(settled, library)

@@ -32,7 +32,7 @@ def schedule(
     sums."""
     builder = ProgramBuilder(options, in_order, wide_products, lane_bytes, own_products, LONG_COLUMNS in library)
     inputs = [builder.buffer(_tensor(v), "input") for v in graph.inputs]
-    ready = prepare(graph, library, wide_products, options.matmul_precision)
+    ready = prepare(graph, library, wide_products, options.matmul_precision, in_order)
     outputs: dict[Value, ProgramBuffer] = {}
     for v in ready.outputs:
         if v not in outputs:

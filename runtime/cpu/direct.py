@@ -165,7 +165,7 @@ def _prepared(graph: Graph) -> Graph:
     from loopgrad.codegen.schedule.transforms import ANY_AXES  # late, as above
 
     library = frozenset((*BY_HOST, ANY_AXES))
-    return rewrite_block(prepare(graph, library, wide_products=True), in_order=True, wide_products=True)
+    return rewrite_block(prepare(graph, library, wide_products=True, in_order=True), in_order=True, wide_products=True)
 
 
 class Inside(NamedTuple):

@@ -42,6 +42,12 @@ def apart(m: Any, x: Any) -> Any:
     return m.sum(m.abs(y[:, None] - y[None]), axis=-1)
 
 
+def test_vectors_of_a_cpu_make_elements_of_rows_side_by_side() -> None:
+    given = lg.asarray(np.random.default_rng(0).normal(size=(MANY_ROWS, 2)))
+    program = schedule(extract([lit(lg, given)._value], [given._value]), in_order=True)
+    assert [int(np.prod(kernel.domain)) for kernel in program.kernels] == [MANY_ROWS, 2 * MANY_ROWS]
+
+
 @pytest.mark.parametrize(
     ("function", "rows", "lanes"),
     [
