@@ -3,8 +3,8 @@
 log2(m) = s (C + z (C/3 + z T(z))) with s = f/(2 + f), z = s**2 and C = 2/ln 2: all but T is kept to twice the
 precision. The reciprocal of 2 + f is no division: what the quotient lacks is computed exactly, and added. So the
 product with y is good to about 2**-63 even where it reaches 1075, in f32 to 2**-26 where it reaches 150. Bases that
-aren't positive normal numbers, and powers near the ends of the range, leave the common path together. Where a driver
-rearranges what makes such pairs, f32 is computed in f64.
+aren't positive normal numbers, and powers near the ends of the range, leave the common path together. Where y is a
+small constant, only s C is such a pair. Where a driver rearranges what makes such pairs, f32 is computed in f64.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ FARTHEST = {32: 170.0, 64: 1200.0}  # 2 to this power is infinite or 0
 ORDINARY = {32: 125.0, 64: 1021.0}  # 2 to this power is a normal number, and so are its neighbours
 INFINITY = float("inf")
 MOST_FACTORS = 8
+SMALL_POWER = 8.0  # to which what a logarithm near 0 lacks doesn't matter, only what it lacks of 1
 BEYOND = {32: 136, 64: 1040}  # exponents of 2 of what is infinite; what such a number loses in a product isn't
 
 
@@ -39,8 +40,9 @@ def pow(m: Ops[V], x: V, y: V) -> V:
         wide_x, wide_y = m.widen(x), m.widen(y)
         size = exp(m, m.mul(wide_y, log(m, m.abs(wide_x))))
         return m.narrow(with_cases(m, wide_x, wide_y, size))
-    a = m.abs(x)
-    p, p_low = product_with(m, y, log2_pair(m, a))
+    a, known = m.abs(x), m.known(y)
+    close = known is None or abs(known) > SMALL_POWER
+    p, p_low = product_with(m, y, log2_pair(m, a) if close else rough_log2_pair(m, a))
     value, shifted = powered(m, p, p_low)
     scaled = m.as_float(m.iadd(m.as_int(value), m.shl(m.as_int(shifted), MANTISSA[bits])))
     near = m.lt(m.abs(p), m.const(x, ORDINARY[bits]))
@@ -90,16 +92,36 @@ def inverse_of(m: Ops[V], d: V, f: V) -> V:
     return found
 
 
+def ratio(m: Ops[V], mantissa: V) -> tuple[V, V]:
+    """s = f / (2 + f) to twice the precision, for f = mantissa - 1."""
+    one = m.const(mantissa, 1.0)
+    f = m.sub(mantissa, one)
+    inverse = inverse_of(m, m.add(mantissa, one), f)
+    s = m.mul(f, inverse)
+    return s, m.mul(m.fma(m.neg(s), f, m.fma(s, m.const(f, -2.0), f)), inverse)
+
+
+def rough_log2_pair(m: Ops[V], a: V) -> tuple[V, V]:
+    """log2(a) for positive normal a, to about 2**-60 absolutely, 2**-30 in f32: all but s C is computed plainly."""
+    bits = m.bits(a)
+    k, mantissa = decomposed(m, a)
+    s, s_low = ratio(m, mantissa)
+    first, first_low, third, _ = [m.const(a, part) for part in (*FIRST[bits], *THIRD[bits])]
+    z = m.mul(s, s)
+    tail = m.fma(z, polynomial(m, z, TAIL[bits]), third)
+    h, h_low = two_product(m, s, first)
+    slope = m.fma(z, m.const(a, 3 * THIRD[bits][0]), first)  # of the cubic, by s
+    h_low = m.fma(m.mul(s, z), tail, m.fma(s_low, slope, m.fma(s, first_low, h_low)))
+    high, low = quick_two_sum(m, k, h)
+    return high, m.add(low, h_low)
+
+
 def log2_pair(m: Ops[V], a: V, shift: V | None = None) -> tuple[V, V]:
     """log2(a * 2**-shift) for positive normal a, to about 2**-66 relatively, 2**-35 in f32."""
     bits = m.bits(a)
     k, mantissa = decomposed(m, a)
     k = k if shift is None else m.sub(k, shift)
-    one = m.const(a, 1.0)
-    f = m.sub(mantissa, one)
-    inverse = inverse_of(m, m.add(mantissa, one), f)
-    s = m.mul(f, inverse)
-    s_low = m.mul(m.fma(m.neg(s), f, m.fma(s, m.const(a, -2.0), f)), inverse)
+    s, s_low = ratio(m, mantissa)
     z, z_low = two_product(m, s, s)
     z_low = m.fma(m.add(s, s), s_low, z_low)
     first, first_low, third, third_low = [m.const(a, part) for part in (*FIRST[bits], *THIRD[bits])]

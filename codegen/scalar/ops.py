@@ -128,6 +128,10 @@ class Ops(ABC, Generic[V]):
         """exp(x) of an f32 between -80 and 80 to 20 bits by few instructions; None where there are none for it."""
         return None
 
+    def known(self, x: V, /) -> float | None:
+        """The number that a float is, where the target sees that it is a constant."""
+        return None
+
     def usual(self, x: V, /) -> V:
         """Whether a float is positive, normal and finite: by one comparison of its bits."""
         bits = self.bits(x)

@@ -295,6 +295,10 @@ class Assembler(Protocol):
         is no shorter than the exact one."""
         ...
 
+    def known(self, x: Val) -> float | None:
+        """The number that a constant of f32 or f64 is; None where it isn't known to be one."""
+        ...
+
     def near_inverse(self, y: Val) -> Val | None:
         """1 / y to a unit or so in the last place, where both are normal numbers; None where there is no quick way."""
         ...

@@ -22,7 +22,7 @@ from loopgrad.codegen.targets.gpu.assembler import (
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.llvm_gpu.flavour import FAST, Flavour
 from loopgrad.codegen.targets.llvm_gpu.opcodes import ATOMIC
-from loopgrad.codegen.targets.llvm_gpu.spelling import literal, llvm_type, result_type, vector_types
+from loopgrad.codegen.targets.llvm_gpu.spelling import literal, llvm_type, number_in, result_type, vector_types
 from loopgrad.codegen.targets.llvm_rows import BINARY, COMPLETED, CONVERT, FLOAT_BINARY, FUNCTION, RESIZE
 
 WORDS: Final = ("table", "across", "along", "first", "end", "lanes")
@@ -136,6 +136,9 @@ class LlvmAssembler:
 
     def near_quotient(self, x: Val, y: Val) -> Val | None:
         return None
+
+    def known(self, x: Val) -> float | None:
+        return number_in(x.id, x.type)
 
     def near_inverse(self, y: Val) -> Val | None:
         return None

@@ -200,6 +200,9 @@ class SpirvAssembler(Words):
     def near_quotient(self, x: Val, y: Val) -> Val | None:
         return None
 
+    def known(self, x: Val) -> float | None:
+        return None
+
     def near_inverse(self, y: Val) -> Val | None:
         return None
 

@@ -151,6 +151,9 @@ class ScalarOps(Ops[Val]):
     def near_exp(self, x: Val, /) -> Val | None:
         return self.b.near_exp(x)
 
+    def known(self, x: Val, /) -> float | None:
+        return self.b.known(x)
+
     def usual(self, x: Val, /) -> Val:
         """Of an f64 by its upper half."""
         if x.type != "f64":

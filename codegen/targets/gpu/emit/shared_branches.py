@@ -60,6 +60,10 @@ class LaneOps:
     def once(self, key: Hashable, make: Callable[[], tuple[Any, ...]], /) -> tuple[Any, ...]:
         return self.e.once(key, make)
 
+    def known(self, x: Lanes, /) -> float | None:
+        """The number of all lanes."""
+        return self.scalar.known(x.values[0]) if len(set(x.values)) == 1 else None
+
     def near_inverse(self, y: Lanes, /) -> Lanes | None:
         return self._if_known(self.scalar.near_inverse, y)
 

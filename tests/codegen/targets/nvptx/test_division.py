@@ -107,7 +107,7 @@ def compute(write, error, *operands):
         offset = b.inst("IMul", "i64", b.inst("UConvert", "i64", b.invocation()), b.const("i64", dtype.itemsize))
         places.append(b.inst("IAdd", "i64", base, offset))
     b.store(places[-1], write(b, *[b.load(place, f"f{8 * dtype.itemsize}") for place in places[:-1]]))
-    declared = [line for line in b.declarations if line.split("(")[0].split("@")[1] + "(float" not in MODELS]
+    declared = [line for line in b.declarations if line.split("(")[0].split("@")[1] + "(" not in MODELS]
     text = "\n".join(
         [
             f'target triple = "{f.triple}"',
