@@ -24,7 +24,7 @@ from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.targets.gpu.assembler import Val, Variable
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import Accumulation, Emitter
-from loopgrad.codegen.targets.gpu.emit.float_parts import FloatParts, bits_in_32, float_format
+from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, bits_in_32, float_format
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import (
     FAILED,
@@ -45,7 +45,9 @@ from loopgrad.graph.types import int64
 
 SAMPLE: Final = 4096  # lanes whose terms are looked at first
 GOLDEN: Final = 0.6180339887498949  # a part of all lanes, multiples of which are spread evenly
-GUARD: Final = 4  # bits above the largest term of the sample, and half as many as that is above its mean
+GUARD: Final = (
+    4  # bits above the largest term of the sample, and half as many as that is above its mean if there is room
+)
 HIGHEST: Final = 1 << 12  # no exponent reaches it
 WIDE: Final = 1 << 16  # as a distance: some terms aren't finite
 NOTED: Final = ("AtomicUMax", "AtomicUMax", "AtomicIAdd", "AtomicIAdd")  # how terms of the sample meet in the header
@@ -72,10 +74,16 @@ class WindowSum(Accumulator):
         largest, below, total, count = words
         some = b.inst("IAdd", "i32", count, i.select(nonzero(i, count), b.const("i32", 0), b.const("i32", 1)))
         spread = b.inst("ISub", "i32", largest, b.inst("UDiv", "i32", total, some))
-        above = b.inst("ShiftRightLogical", "i32", spread, b.const("i32", 1))
-        top = b.inst("IAdd", "i32", b.inst("IAdd", "i32", largest, above), b.const("i32", GUARD))
+        wanted = b.inst("ShiftRightLogical", "i32", spread, b.const("i32", 1))
+        wanted = b.inst("IAdd", "i32", wanted, b.const("i32", GUARD))
+        most = most_apart(self.repair, form)
+        left = b.inst("ISub", "i32", b.const("i32", most), b.inst("IAdd", "i32", largest, below))
+        share = b.inst("ShiftRightArithmetic", "i32", left, b.const("i32", 1))
+        above = i.select(b.inst("SLessThan", "bool", wanted, share), wanted, share)
+        least = b.const("i32", GUARD)
+        above = i.select(b.inst("SLessThan", "bool", above, least), least, above)
+        top = b.inst("IAdd", "i32", largest, above)
         apart = b.inst("IAdd", "i32", top, below)  # HIGHEST + 1 + how far the sample's smallest term begins down
-        most = self.repair.table.limbs * self.repair.bits - form.mantissa - 1 + HIGHEST + 1
         fits = b.inst("SLessThan", "bool", apart, b.const("i32", most + 1))
         leader = b.inst("IEqual", "bool", b.local_id(), b.const("i32", 0))
         begun = i.either(fits, b.inst("LogicalNot", "bool", leader))
@@ -96,6 +104,11 @@ class WindowSum(Accumulator):
         return (
             f"fixed point, {self.repair.table.limbs * self.repair.bits} bits, or that many from the largest term down"
         )
+
+
+def most_apart(sums: ScaledSum, form: FloatFormat) -> int:
+    """HIGHEST + 1 + how far from the window's beginning a term may begin."""
+    return sums.table.limbs * sums.bits - form.mantissa - 1 + HIGHEST + 1
 
 
 def fail(i: Instructions, words: Val, how: int = FAILED) -> None:

@@ -14,7 +14,7 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.targets.gpu.emit.exact_sum import LIMB, SPECIALS, exact_format
 from loopgrad.codegen.targets.gpu.emit.float_parts import FLOAT_FORMATS, float_format
 from loopgrad.codegen.targets.gpu.emit.scaled_sum import HEADER, MARKS, ScaledSum, SumTable
-from loopgrad.codegen.targets.gpu.emit.window_sum import GUARD
+from loopgrad.codegen.targets.gpu.emit.window_sum import GUARD, most_apart
 from loopgrad.graph.types import DType, bool_, float32, float64, int32, int64
 
 LOWER: Final = (1 << LIMB) - 1
@@ -119,7 +119,7 @@ def scaled_kernel(dtype: DType, size: int, acc: ScaledSum, start: float | None =
     Elements without terms are left alone. Most sums are rounded by little; a lane has some, of which it does all others
     in a loop."""
     lane, b, table = KValue(int64), _Ops(), acc.table
-    window, finish = _Window(b), partial(_finish, dtype, acc, start)
+    window, finish = _Window(b, most_apart(acc, float_format(dtype))), partial(_finish, dtype, acc, start)
     each = next(n for n in (SUMS_AT_ONCE, 2, 1) if table.sums % n == 0 and (table.sums >= n * FEWEST_LANES or n == 1))
     sums = [_read_sum(b, b.integer("add", lane, k * (table.sums // each)), table) for k in range(each)]
     usual = [finish(window, b, found, True) for found in sums]
@@ -195,14 +195,16 @@ def _word(b: _Ops, place: KValue, start: int) -> KValue:
 
 
 class _Window:
-    """1 + the exponent with which a window begins, and whether that `holds`."""
+    """1 + the exponent with which a window begins, and whether that `holds`, as window_sum has it."""
 
-    def __init__(self, b: _Ops) -> None:
+    def __init__(self, b: _Ops, most: int) -> None:
         header = [b.one("load", int64, b.const(number, int64), param=0) for number in range(HEADER)]
         self.holds = b.test("eq", half(b, header[0], b.const(1, int64)), 0)
-        largest, _, total, count = [half(b, word, b.const(0, int64)) for word in header]
+        largest, below, total, count = [half(b, word, b.const(0, int64)) for word in header]
         spread = b.integer("sub", largest, b.integer("floordiv", total, b.integer("max", count, 1)))
-        self.top = b.integer("add", b.integer("add", largest, b.integer("shr", spread, 1)), GUARD)
+        share = b.integer("shr", b.integer("sub", b.const(most, int64), b.integer("add", largest, below)), 1)
+        above = b.integer("min", b.integer("add", b.integer("shr", spread, 1), GUARD), share)
+        self.top = b.integer("add", largest, b.integer("max", above, GUARD))
 
 
 def half(b: _Ops, word: KValue, number: KValue) -> KValue:
