@@ -45,9 +45,7 @@ from loopgrad.graph.types import int64
 
 SAMPLE: Final = 4096  # lanes whose terms are looked at first
 GOLDEN: Final = 0.6180339887498949  # a part of all lanes, multiples of which are spread evenly
-GUARD: Final = (
-    4  # bits above the largest term of the sample, and half as many as that is above its mean if there is room
-)
+GUARD: Final = 4  # bits above the largest term of the sample, and half as many as it is above their mean, if they fit
 HIGHEST: Final = 1 << 12  # no exponent reaches it
 WIDE: Final = 1 << 16  # as a distance: some terms aren't finite
 NOTED: Final = ("AtomicUMax", "AtomicUMax", "AtomicIAdd", "AtomicIAdd")  # how terms of the sample meet in the header
