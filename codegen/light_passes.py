@@ -7,9 +7,10 @@ from loopgrad.graph.nodes import Graph
 from loopgrad.graph.passes import alike, calls, dce
 
 
-def lightened(graph: Graph) -> Graph:
-    """The graph, whose nodes are then few where it makes lists of numbers one by one."""
+def lightened(graph: Graph) -> tuple[Graph, bool]:
+    """The graph, whose nodes are then few where it makes lists of numbers one by one; whether it does, so that its
+    numbers are no longer those of the nodes that were given."""
     if any(node.op == "call" for node in graph.nodes):
         graph = calls.run(graph)
     found = alike.run(graph)
-    return graph if found is graph else dce.run(found)
+    return (graph, False) if found is graph else (dce.run(found), True)

@@ -198,8 +198,8 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     """x with values before the given positions along an axis (None: of x raveled); x's dtype.
 
     A number as position takes all values along the axis, of several positions each has one of its own. Positions are
-    ints, a slice or an array of them. They decide the order, so a tensor of them is evaluated: raises DTypeError for
-    one of a function that is being traced, IndexRangeError out of range.
+    ints, a slice, an array of them or a mask. They decide the order, so a tensor of them is evaluated: raises
+    DTypeError for one of a function that is being traced, IndexRangeError out of range.
 
     >>> lg.insert(lg.asarray([1, 2, 3]), 1, [8, 9]), lg.insert(lg.asarray([1, 2, 3]), [0, 2], 7)
     (Tensor([1, 8, 9, 2, 3], dtype=int64), Tensor([7, 1, 2, 7, 3], dtype=int64))
@@ -215,6 +215,7 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     d = normal_axis("insert", axis, len(t._value.shape))
     shape, rank = t._value.shape, len(t._value.shape)
     at = np.arange(shape[d])[obj] if isinstance(obj, slice) else np.asarray(obj)
+    at = np.flatnonzero(at) if at.dtype == bool and at.ndim == 1 else at
     at = at if at.size else at.astype(np.int64)
     if at.dtype.kind in "iu" and not ((-shape[d] <= at) & (at <= shape[d])).all():
         expected = f"positions from {-shape[d]} to {shape[d]}"

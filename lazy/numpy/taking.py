@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from loopgrad.graph import ops
 from loopgrad.graph.errors import ShapeError, explained
-from loopgrad.graph.types import TensorType, int64
+from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.numpy.indexing import FULL, get_item
 from loopgrad.lazy.numpy.positions_out_of_range import check_positions, read_by_mode, reading_mode
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_value, constant, wrap
+from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast, cast_value, constant, wrap
 from loopgrad.lazy.tensor.operands import Shape, joined_shape, normal_axis, positions
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -28,13 +28,13 @@ def take(
 ) -> Tensor:  # fmt: skip
     """The elements at `indices` along an axis (None: of the raveled array), of x's dtype.
 
-    The axis is replaced by the shape of `indices`, which are integers; negative ones count from the end. Python's and
-    NumPy's numbers that are out of range raise IndexRangeError; tensors are clamped, as every index that is data, or
-    raise it under `lg.options(check_indices=True)`; `mode` "wrap" takes it modulo the extent, "clip" clamps negative
-    ones, too, "fill" (JAX's) gives `fill_value`: None is NaN, the smallest signed or largest unsigned integer, True; a
-    `fill_value` alone means that. JAX's other keywords change nothing. Raises ValueError for another mode, also beside
-    a fill_value, DTypeError for a fill_value that doesn't fit x's dtype, IndexRangeError for positions on an empty
-    axis.
+    The axis is replaced by the shape of `indices`, which are integers (a bool is 0 or 1); negative ones count from the
+    end. Python's and NumPy's numbers that are out of range raise IndexRangeError; tensors are clamped, as every index
+    that is data, or raise it under `lg.options(check_indices=True)`; `mode` "wrap" takes it modulo the extent, "clip"
+    clamps negative ones, too, "fill" (JAX's) gives `fill_value`: None is NaN, the smallest signed or largest unsigned
+    integer, True; a `fill_value` alone means that. JAX's other keywords change nothing. Raises ValueError for another
+    mode, also beside a fill_value, DTypeError for a fill_value that doesn't fit x's dtype, IndexRangeError for
+    positions on an empty axis.
 
     >>> lg.take(lg.asarray([10, 20, 30]), lg.asarray([2, 0, -1]))
     Tensor([30, 10, 30], dtype=int64)
@@ -43,6 +43,7 @@ def take(
     """
     t = as_tensor(x)
     chosen = as_tensor(indices)
+    chosen = cast(chosen, int64) if chosen._value.dtype is bool_ else chosen  # not a mask
     mode = reading_mode("take", None if mode == "raise" else mode, fill_value) or "raise"
     if mode == "fill":
         d = 0 if axis is None else normal_axis("take", axis, len(t._value.shape))

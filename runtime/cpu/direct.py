@@ -105,14 +105,14 @@ class DirectPrograms:
         """The graph as a program that needs no compilation; None where it has to be compiled."""
         if options.fast_math:
             return None
-        given = graph
+        given, joined = graph, False
         if any(node.op == "call" or len(node.operands) >= MANY_PIECES for node in graph.nodes):
-            graph = _lightened(unbound(graph))  # passes look at what made a value
+            graph, joined = _lightened(unbound(graph))  # passes look at what made a value
         with np.errstate(all="ignore"), suppress(NotDirect):
             try:
                 planner = Planner(self, graph, options, prepared=False)
                 program = planner.planned()
-                if len(given.nodes) <= MOST_NODES:  # no longer one is kept for other numbers
+                if len(given.nodes) <= MOST_NODES and not joined:  # no longer one is kept for other numbers
                     program.open = own_numbers(planner.open_numbers(), given)
                 return program
             except NotPrepared:
@@ -153,7 +153,7 @@ class DirectPrograms:
         return program
 
 
-def _lightened(graph: Graph) -> Graph:
+def _lightened(graph: Graph) -> tuple[Graph, bool]:
     from loopgrad.codegen.light_passes import lightened  # late: short programs need no pass
 
     return lightened(graph)

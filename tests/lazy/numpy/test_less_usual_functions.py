@@ -99,6 +99,7 @@ REARRANGING = """
     xp.insert(a, slice(0, 4, 2), 7); xp.insert(a, [0, -1], [8, 9.7]); xp.insert(m, 1, 5.0, axis=1)
     xp.insert(m, [0, 2], 5.0, axis=0); xp.insert(m, 2, p[:3], axis=1); xp.insert(s, 0, b, 0)
     xp.insert(s, [1], [[1], [2], [3]], axis=1); xp.insert(s, 1, [[1, 2, 3], [4, 5, 6]], axis=0); xp.insert(a, 2, b)
+    xp.insert(b, xp.asarray([True, False, True]), 7); xp.take(m, xp.asarray([True, False, True]), axis=1); a.take(True)
     xp.insert(m, 3, 1.0); xp.insert(a, [], 3); xp.resize(a, (2, 5)); xp.resize(s, 4); xp.resize(e, (2, 2))
     xp.resize(s, (0,)); xp.rollaxis(c, 2); xp.rollaxis(c, 0, 3); xp.rollaxis(c, 1, -1); xp.rollaxis(c, -1, 1)
     xp.array_equiv(a, a[None]); xp.array_equiv(a, 3); xp.array_equiv(a, b); xp.matvec(c, q[0] * c[:, 0])

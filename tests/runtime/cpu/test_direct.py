@@ -327,3 +327,14 @@ def test_lists_of_numbers_run_as_arrays() -> None:
     compiled = device.compile(graph, DEFAULT_OPTIONS)
     for a, b in zip(program.run([device.put(x)]), compiled.run([device.put(x)]), strict=True):
         assert same_bits(a.array, b.array)
+
+
+def test_a_list_of_one_element_is_one_of_others_the_next_time() -> None:
+    """The elements that are taken from the array which a list became are as many as those that the list is made of, but
+    no other numbers of these."""
+    x = np.arange(20.0) - 3.0
+    with lg.default_device("cpu"), lg.options(direct=True):
+        t = lg.asarray(x)
+        for places in (*[[0] * 20] * 4, [-i for i in range(20)]):
+            made = [t[i] * -1 for i in places]
+            assert lg.stack(made).tolist() == (-x[places]).tolist()
