@@ -61,7 +61,8 @@ NAMES: Final = """
     apply_along_axis apply_over_axes piecewise from_dlpack asanyarray ascontiguousarray asfortranarray require
     copyto putmask place put fill_diagonal put_along_axis astype byte short intc long longlong ubyte ushort
     uintc uint ulong ulonglong int_ eig eigh eigvals svd qr partition argpartition unique_values searchsorted
-    roots poly polyfit lstsq broadcast test ediff1d i0 unwrap geomspace reciprocal tensorsolve intersect1d
+    roots poly polyfit lstsq broadcast test ediff1d i0 unwrap geomspace reciprocal tensorsolve
+    full_like spacing intersect1d
     setxor1d polyadd polysub polymul polydiv polyder polyint
 """
 LEFT_OUT: Final = frozenset(NAMES.split())  # of files, texts and dtypes, or in place; whose elements are left to chance
@@ -109,15 +110,15 @@ class Draw:
             x = np.round(x)
         return np.asarray(x + 1j * self.numbers.normal(size=x.shape) if dtype.kind == "c" else x).astype(dtype)
 
-    def argument(self, name: str, matrix: bool) -> Any:
+    def argument(self, name: str, matrices: bool, special: bool) -> Any:
         if name in ARGUMENTS and self.rng.random() < 0.9:
             return self.rng.choice(ARGUMENTS[name])
         if name in ("arrays", "tup", "seq", "xs"):
             first = self.array()
             return [first, *[self.array(first.shape) for _ in range(self.rng.randint(0, 2))]]
-        if matrix:
+        if matrices and self.rng.random() < 0.8:
             return self.array(self.rng.choice(MATRICES), special=False)
-        return self.array() if self.rng.random() < 0.9 else self.rng.choice(NUMBERS)
+        return self.array(special=special) if self.rng.random() < 0.9 else self.rng.choice(NUMBERS)
 
     def call(self) -> Call:
         name, ours, theirs = self.rng.choice(FUNCTIONS)
@@ -127,9 +128,11 @@ class Draw:
             parameters = [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)] * getattr(theirs, "nin", 1)
         places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         needed = [p for p in places if p.default is p.empty] or places[:1]
-        arguments = [self.argument(p.name, name.startswith("linalg.") and self.rng.random() < 0.8) for p in needed]
+        matrices = name.startswith("linalg.")
+        special = not matrices and "quantile" not in name and "percentile" not in name  # inf - inf is up to the method
+        arguments = [self.argument(p.name, matrices, special) for p in needed]
         if len(arguments) > 1 and all(isinstance(x, np.ndarray) for x in arguments[:2]) and self.rng.random() < 0.6:
-            arguments[1] = self.array(arguments[0].shape)
+            arguments[1] = self.array(arguments[0].shape, special)
         has = set(inspect.signature(ours).parameters)
         optional = [p.name for p in parameters if p.default is not p.empty and p.name in ARGUMENTS and p.name in has]
         chosen = self.rng.sample(optional, min(len(optional), self.rng.choice([0, 1, 1, 2])))
