@@ -20,7 +20,7 @@ from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder
 
 SHORTEST: Final = 64  # elements of a column
-LONGEST: Final = 1 << 12  # bytes of one, of 32-bit words at least, that a workgroup of 256 invocations holds eight of
+LONGEST: Final = 1 << 11  # bytes of one, of 32-bit words at least, of which 128 invocations hold eight with ease
 FEWEST: Final = 256  # columns
 NARROWEST: Final = 32  # bytes that lie side by side, which memory gives at once
 MOST_LOOKED_AT, MOST_BEHIND = 64, 400
@@ -54,7 +54,7 @@ def columns_of(node: Node) -> ReducedColumns | None:
 def returning(graph: Graph, long: bool) -> set[Node]:
     """The reductions of columns that workgroups had better hold, by shape and by what is done with them. `long`: as
     LONG_COLUMNS says."""
-    longest = 4 * LONGEST if long else LONGEST
+    longest = 8 * LONGEST if long else LONGEST
     found = [node for node in graph.nodes if node.op in REDUCTIONS and _can_be_held(node, longest)]
     if not found:
         return set()
