@@ -75,8 +75,11 @@ def with_rows(kernel: Kernel, rows: int, length: int) -> Kernel | None:
 def in_layout(kernel: Kernel, layout: RowLayout) -> Kernel | None:
     """The kernel, whose lanes are numbered as the elements lie, or, where it reduces rows, row by row, with lanes that
     are numbered row by row."""
+    in_rows = with_rows(kernel, layout.rows, layout.length)
     if layout.beside == 1 or kernel.reductions:
-        return with_rows(kernel, layout.rows, layout.length)
+        return in_rows
+    if in_rows is not None and beside(in_rows, layout.rows, layout.length) == layout.beside:
+        return in_rows  # what it reads is the transposed of what it numbers
     sizes = {prod(kernel.domain[d:]) for d in range(len(kernel.domain) + 1)}
     ordered = sorted(sizes | {1, layout.beside, layout.beside * layout.length, layout.lanes}, reverse=True)
     if any(above % below for above, below in pairwise(ordered)):

@@ -42,6 +42,11 @@ def ranged(x: Value, axis: int) -> list[Value]:
     return [ops.sub(ops.add(x, x), ops.mul(low, back(ops.reduce_max(x, (axis,)), x, axis)))]
 
 
+def softmax_of_transposed(x: Value, axis: int) -> list[Value]:
+    """Whose lanes are numbered along the columns that they read, in all stages."""
+    return softmax(ops.transpose(x, (1, 0)), 1 - axis)
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("function", "shape", "axis", "dtype"),
@@ -49,6 +54,7 @@ def ranged(x: Value, axis: int) -> list[Value]:
         (softmax, (70, 300), 0, float32),
         (softmax, (3, 65, 130), 1, float64),
         (softmax_and_parts, (64, 517), 0, float32),
+        (softmax_of_transposed, (65, 260), 0, float32),
         (ranged, (66, 270), 0, int32),
         (ranged, (2, 64, 136), 1, float16),
     ],
