@@ -131,18 +131,20 @@ def in_rectangles(step: MatmulStep, dtype: DType, group: int, memory: int) -> Pr
 
 def _thin(step: MatmulStep, group: int) -> Product:
     """Short rectangles of the whole short side, of which every invocation has elements of its own: there are too few
-    terms to share them out. Where each has 32, one long slab of 64 columns is better than two: with what follows,
-    2^17 x 64 x 64 takes 62 us on an H200 so, 82 with two of half as many terms, and 2^18 x 32 x 32 48, 62 with 16
-    elements each."""
+    terms to share them out. Where each has 32 and the short operand's terms are lines, one long slab is better than
+    two: with what follows, 2^17 x 64 x 64 takes 62 us on an H200 so, 82 with two of half as many terms, and
+    2^18 x 32 x 32 47, 60 with 16 elements each."""
     short = max(SIDES[-1], 1 << (min(step.m, step.n) - 1).bit_length())
-    long = 2 * THIN_SIDE if short == 2 * SIDES[-1] else THIN_SIDE
+    lines = not step.transpose_right if step.n <= step.m else step.transpose_left
+    narrow = short == 2 * SIDES[-1]
+    long = 2 * THIN_SIDE if lines and narrow else THIN_SIDE
     tall, broad = (long, short) if step.n <= step.m else (short, long)
     wide = NEXT
     while tall * broad < wide * group:
         wide //= 2
     high = tall * broad // (wide * group)
-    one = short > 2 * SIDES[-1]
-    most = THIN_DEPTH * 2 if one else THIN_DEPTH
+    one = lines and short >= 2 * SIDES[-1] and (step.k > 2 * THIN_DEPTH or not narrow)
+    most = 2 * THIN_DEPTH if one else THIN_DEPTH
     depth = max(min(most, 1 << (step.k - 1).bit_length()), group // short, SHORTEST)
     shape = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group)
     return Product(*shape, tall, broad, high, wide, depth, 2 if step.k > depth and not one else 1)
