@@ -89,7 +89,11 @@ def _alike(node: Node, builder: GraphBuilder, routines: frozenset[str]) -> list[
         return None
     batch = node.results[0].shape[:-2]
     q, k, v = node.operands[:3]
-    if OF.format(q.dtype) not in routines or not {k.dtype, v.dtype} <= {q.dtype} or not _fits(form, q, v):
+    if (
+        OF.format(node.attrs["name"], q.dtype) not in routines
+        or not {k.dtype, v.dtype} <= {q.dtype}
+        or not _fits(form, q, v)
+    ):
         return None
     given, beside = in_parts(node.operands, form.tensors, len(how["sides"]))
     found = [_repeated(x, batch, builder) for x in given]

@@ -23,8 +23,7 @@ from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.primitives.primitive import Array, Attrs, Kind, Primitive, Types, table
 from loopgrad.graph.types import TensorType, float32
 
-OF: Final = "attention of {}"  # such a dtype, among the routines of a target whose matrix units multiply these
-OF_ALL: Final = tuple([OF.format(name) for name in ("float16", "bfloat16", "float32")])
+OF: Final = "{} of {}"  # a routine and a dtype, among the routines of a target whose matrix units multiply these
 WHY: Final = "it is what a call with a derivative of its own became"
 
 
@@ -98,3 +97,5 @@ ROWS: Final[dict[str, Primitive]] = table(
         reference=attention_gradient, batched=_same, heavy=True, not_differentiable=WHY,
     ),
 )  # fmt: skip
+
+OF_ALL: Final = tuple([OF.format(row, name) for row in ROWS for name in ("float16", "bfloat16", "float32")])

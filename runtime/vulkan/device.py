@@ -41,9 +41,8 @@ class VulkanDevice(GpuDevice):
         if driver.endless_loops:  # elsewhere kernels with loops may report that the driver stopped them
             driver.ledger = Ledger(driver, driver.available())
         super().__init__(f"vulkan:{position}", driver, disk)
-        names = [attention.OF.format(name) for name in self.gpu.features.factors]
-        if names:
-            self.routines = self.routines.union(attention.ROWS, names)
+        for routine, dtypes in self.gpu.features.attention.items():
+            self.routines = self.routines.union((routine,), [attention.OF.format(routine, name) for name in dtypes])
 
     def target(self) -> tuple[str, ...]:
         return ("spirv", self.gpu.features.key())

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.targets.spirv.features import UNIT_DEPTH, UNIT_LANES, UNIT_SIDE, UNIT_WIDTH, FragmentOrder
+from loopgrad.codegen.targets.spirv.features import UNIT, UNIT_LANES, FragmentOrder
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-SHAPES: Final = ((UNIT_SIDE, UNIT_DEPTH), (UNIT_DEPTH, UNIT_WIDTH), (UNIT_SIDE, UNIT_WIDTH))
-WORDS: Final = 128  # that each of these takes in the probe's array
-COUNTS: Final = (8, 4, 4)  # numbers of an invocation
+MATRICES: Final = 3  # the left factor, the right one, the sums
+WORDS: Final = 256  # that each of these takes in the probe's array
+COUNT: Final = 8  # numbers of an invocation
 
 
 def given(type: str) -> np.ndarray[Any, Any]:
     """The probe's array: the matrices, whose elements are their numbers (all types have those exactly), and room."""
-    parts = [_bits(np.arange(rows * columns), "f32" if n == 2 else type) for n, (rows, columns) in enumerate(SHAPES)]
+    parts = [_bits(np.arange(UNIT * UNIT), kind) for kind in (type, type, "f32")]
     padded = [np.concatenate([part, np.zeros(4 * WORDS - part.size, np.uint8)]) for part in parts]
-    return np.concatenate([*padded, np.zeros(4 * UNIT_LANES * sum(COUNTS) * 2, np.uint8)]).view(np.int32)
+    return np.concatenate([*padded, np.zeros(4 * UNIT_LANES * MATRICES * COUNT * 2, np.uint8)]).view(np.int32)
 
 
 def _bits(numbers: Numbers, type: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -32,10 +32,8 @@ def _bits(numbers: Numbers, type: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def order_of(type: str, array: np.ndarray[Any, Any]) -> FragmentOrder | None:
     """From what the probe left; None where matrices lie otherwise."""
-    found = array[3 * WORDS :][: UNIT_LANES * sum(COUNTS)].reshape(UNIT_LANES, sum(COUNTS))
-    parts = np.split(found, np.cumsum(COUNTS)[:-1], axis=1)
-    places = [_places(part, n, "f32" if n == 2 else type) for n, part in enumerate(parts)]
-    left, right, sums = places
+    found = array[MATRICES * WORDS :][: UNIT_LANES * MATRICES * COUNT].reshape(UNIT_LANES, MATRICES, COUNT)
+    left, right, sums = [_places(found[:, n], n, kind) for n, kind in enumerate((type, type, "f32"))]
     return None if left is None or right is None or sums is None else FragmentOrder(type, left, right, sums)
 
 
@@ -54,9 +52,9 @@ def _wanted(number: int) -> Numbers:
     """Of each invocation the elements' numbers, as `MatrixUnits` has them: of the left factor, the right one, sums."""
     lane = np.arange(UNIT_LANES)[:, None]
     quarter, row = lane % 4, lane // 4
-    n = np.arange(COUNTS[number])
+    n = np.arange(COUNT)
     if number == 0:
-        return (row + 8 * (n // 2 % 2)) * UNIT_DEPTH + 2 * quarter + 8 * (n // 4) + n % 2
+        return (row + 8 * (n // 2 % 2)) * UNIT + 2 * quarter + 8 * (n // 4) + n % 2
     if number == 1:
-        return (2 * quarter + 8 * (n // 2) + n % 2) * UNIT_WIDTH + row
-    return (row + 8 * (n // 2)) * UNIT_WIDTH + 2 * quarter + n % 2
+        return (2 * quarter + 8 * (n // 2 % 2) + n % 2) * UNIT + row + 8 * (n // 4)
+    return (row + 8 * (n // 2 % 2)) * UNIT + 2 * quarter + 8 * (n // 4) + n % 2

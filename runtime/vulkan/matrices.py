@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.interface import MatrixShape
-from loopgrad.codegen.targets.spirv.features import UNIT_DEPTH, UNIT_SIDE, UNIT_WIDTH
+from loopgrad.codegen.targets.spirv.features import UNIT
 from loopgrad.runtime.vulkan.api import Api
 
 EXTENSION: Final = "VK_KHR_cooperative_matrix"
@@ -14,7 +14,6 @@ BFLOAT_EXTENSION: Final = "VK_KHR_shader_bfloat16"
 BFLOAT_FEATURES: Final = 1000141000  # VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR
 FLOAT16, FLOAT32, BFLOAT16 = 0, 1, 1000141000  # VkComponentTypeKHR
 ELEMENTS: Final = {FLOAT16: "f16", BFLOAT16: "b16"}
-UNIT: Final = (UNIT_SIDE, UNIT_WIDTH, UNIT_DEPTH)
 SUBGROUP: Final = 3  # VkScopeKHR
 QUERY: Final = b"vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"
 SIGNATURE: Final = "VkResult(*)(VkPhysicalDevice, uint32_t*, VkCooperativeMatrixPropertiesKHR*)"
@@ -48,7 +47,7 @@ def matrix_support(api: Api, physical: Any, twelve: Any) -> MatrixSupport:
         return NONE
     in_bfloat = bfloat is not None and bool(bfloat.multiview and bfloat.multiviewTessellationShader)
     every = [s for s in _shapes(api, physical) if s.type == "f16" or in_bfloat]
-    shapes, units = largest(every), tuple([s.type for s in every if s[1:] == UNIT])
+    shapes, units = largest(every), tuple([s.type for s in every if s[1:] == (UNIT, UNIT, UNIT)])
     if not shapes:
         return NONE
     features.cooperativeMatrixRobustBufferAccess, features.pNext = 0, api.ffi.NULL

@@ -19,6 +19,7 @@ from loopgrad.runtime.vulkan import fragments
 from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 TRIPS: Final = 70_000
+POWERS: Final = 64  # of each invocation
 X: Final[dict[str, np.floating[Any]]] = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}
 
 
@@ -43,10 +44,20 @@ def probed(driver: VulkanDriver, features: Features) -> Features:
         fused=fused,
         endless_loops=bool(trips[0] == TRIPS),
         widening=bool(compared[0] == 2),
+        exponential=exponential(driver),
         neighbours=neighbours,
         matrices=matrices,
         fragments=tuple([order for order in orders if order is not None]),
     )
+
+
+def exponential(driver: VulkanDriver) -> bool:
+    """Whether Exp2 of numbers between -1/2 and 1/2 is right to two units in the last place, of others to 21 bits."""
+    count = driver.gpu.features.group * POWERS
+    given = np.concatenate([np.linspace(-x, x, count // 2, dtype=np.float32) for x in (0.5, 120.0)])
+    got, wanted = run(driver, "exponential_probe", given, POWERS), np.exp2(given.astype(np.float64))
+    units = np.abs(got - wanted) / np.spacing(wanted.astype(np.float32))
+    return bool(units[: count // 2].max() <= 2 and units.max() <= 8)
 
 
 def fragment_order(driver: VulkanDriver, type: str) -> FragmentOrder | None:

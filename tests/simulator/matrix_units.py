@@ -64,6 +64,8 @@ class HostUnits:
         return self.b.inst("FConvert", "f32", narrow)
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        if len(right) > 2:
+            return [*self.product(left, right[:2], sums[:4], type), *self.product(left, right[2:], sums[4:], type)]
         self.shown([*left, *right])
         start = self.b.place_of(self.words, self.cell(self.i32(0), 0))
         return [self._own(type, i, start, total) for i, total in enumerate(sums)]

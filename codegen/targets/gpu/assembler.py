@@ -52,7 +52,7 @@ class MatrixUnits(Protocol):
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
         """sums + left @ right, as f32. `left` is 16 x 16, of "tf32" 16 x 8: i32 number l % 4 of a row and of that 8
         after it, then those 4 after these; `right` 16 x 8 (8 x 8), as its transpose: two i32; `sums` 16 x 8: of a row,
-        then of the other."""
+        then of the other. Twice as many columns are two i32 more and four sums more."""
         ...
 
     def memory(self, type: str, count: int) -> Variable:

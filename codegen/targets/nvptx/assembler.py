@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, SubgroupMatrices, Val, Variable, WarpgroupUnits
+from loopgrad.codegen.targets.gpu.emit.binary_exponential import exp_by_power
 from loopgrad.codegen.targets.llvm_gpu.spelling import literal
 from loopgrad.codegen.targets.nvptx.half_functions import BINARY_EXPONENTIAL, LOG2_E, HalfFunctions
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
@@ -27,9 +28,6 @@ BEHIND: Final = "llvm.nvvm.shfl.sync.up.f32"
 ALL: Final = -1  # invocations of the warp exchange
 ROOT_RANGE: Final = 0x7F7FFFFF - SMALLEST_ROOT  # up to the largest finite number
 SCALE: Final = 64  # a power of two, even
-LOG2_E_HIGH: Final = float.fromhex("0x1.715476p+0")
-MAGIC: Final = 1.5 * 2.0**23
-EXPONENTS: Final = 252.0  # of normal numbers whose squares' halves are normal, from -126 to 126
 SATURATED: Final = "llvm.nvvm.fma.rn.sat.f"  # x * y + z within 0 and 1
 
 
@@ -141,17 +139,13 @@ class NvptxAssembler(HalfFunctions):
     # exponentials
 
     def _exp(self, x: Val) -> Val:
-        """2**n * 2**f with x = (n + f) * ln 2. Where n were too large or too small for the exponent of a number, f is
-        what is left, so that the product over- or underflows. The sum of MAGIC has n's exponent in its lowest bits."""
-        zero, one = [literal("f32", v) for v in (LOG2_E / EXPONENTS, 0.5)]
-        share = Val(self.called(SATURATED, "float", f"float {x.id}, float {zero}, float {one}"), "f32")
-        shifted = self._fma(share, self.const("f32", EXPONENTS), self.const("f32", MAGIC + 1.0))
-        minus = self.exact("FSub", "f32", self.const("f32", MAGIC + 127.0), shifted)
-        rest = self._fma(x, self.const("f32", LOG2_E_HIGH), minus)
-        rest = self._fma(x, self.const("f32", LOG2_E - LOG2_E_HIGH), rest)
-        near = Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {rest.id}"), "f32")
-        bits = self.inst("ShiftLeftLogical", "i32", self.inst("Bitcast", "i32", shifted), self.const("i32", 23))
-        return self._times(near, self.inst("Bitcast", "f32", bits))
+        def saturated(x: Val, y: Val, z: Val) -> Val:
+            return Val(self.called(SATURATED, "float", ", ".join([f"float {v.id}" for v in (x, y, z)])), "f32")
+
+        def power(x: Val) -> Val:
+            return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {x.id}"), "f32")
+
+        return exp_by_power(self, x, saturated, power)
 
     # square root
 

@@ -34,6 +34,9 @@ class WarpUnits:
     types = tuple(PRODUCTS)
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        if len(right) > 2:
+            halves = zip((right[:2], right[2:]), (sums[:4], sums[4:]), strict=True)
+            return [x for pair, own in halves for x in self.product(left, pair, own, type)]
         function, kind = PRODUCTS[type]
         factors = [f"{kind} {self.b.recast(v.id, 'i32', kind)}" for v in (*left, *right)]
         given = ", ".join([*factors, *[f"float {v.id}" for v in sums]])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
+from loopgrad.codegen.targets.gpu.emit.binary_exponential import LOG2_E, exp_by_power
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.spirv.assembly import (
     FLOAT_MODES,
@@ -192,7 +193,14 @@ class SpirvAssembler(Words):
         return None
 
     def own(self, name: str, *operands: Val) -> Val | None:
-        return None
+        (x, *_) = operands
+        if name != "exp" or x.type != "f32" or not self.features.exponential:
+            return None
+        return exp_by_power(self, x, self._saturated, lambda x: self.extended("Exp2", "f32", x))
+
+    def _saturated(self, x: Val, y: Val, z: Val) -> Val:
+        bounds = [self.const("f32", value) for value in (0.0, 1.0)]
+        return self.extended("NClamp", "f32", self.extended("Fma", "f32", x, y, z), *bounds)
 
     def usual_quotients(self, pairs: Sequence[tuple[Val, Val]], zeros: bool = False) -> tuple[Sequence[Val], Val]:
         return [self.exact("FDiv", x.type, x, y) for x, y in pairs], self.const("bool", True)
@@ -207,7 +215,9 @@ class SpirvAssembler(Words):
         return None
 
     def near_exp(self, x: Val) -> Val | None:
-        return None
+        if not self.features.exponential:
+            return None
+        return self.extended("Exp2", "f32", self.exact("FMul", "f32", x, self.const("f32", LOG2_E)))
 
     def for_half(self, name: str, *operands: Val) -> Val | None:
         return None

@@ -51,8 +51,8 @@ OP: Final = {
     "GroupNonUniformShuffleXor": 346,
 }  # fmt: skip
 GLSL: Final = {
-    "RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Exp2": 29, "Log2": 30, "Sqrt": 31, "SMax": 42,
-    "Fma": 50, "NMax": 80,
+    "RoundEven": 2, "Trunc": 3, "FAbs": 4, "Floor": 8, "Ceil": 9, "Exp2": 29, "Log2": 30, "Sqrt": 31,
+    "SMax": 42, "Fma": 50, "NMax": 80, "NClamp": 81,
 }  # fmt: skip
 WIDTH_CAPABILITY: Final = {"i8": "Int8", "i16": "Int16", "i64": "Int64", "f16": "Float16", "f64": "Float64"}
 FLOAT_MODES: Final = {"DenormPreserve": 4459, "SignedZeroInfNanPreserve": 4461, "RoundingModeRTE": 4462}

@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, Val, When
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
 from loopgrad.codegen.targets.gpu.interface import MatrixShape
 from loopgrad.codegen.targets.spirv.cooperative_matrices import LEFT, RIGHT, SUMS, WORDS, CooperativeMatrices
-from loopgrad.codegen.targets.spirv.features import UNIT_DEPTH, UNIT_SIDE, UNIT_WIDTH
+from loopgrad.codegen.targets.spirv.features import UNIT
 
 if TYPE_CHECKING:
     from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
@@ -27,7 +27,7 @@ ITEM: Final = 2  # bytes of a number
 
 
 def unit_shape(type: str) -> MatrixShape:
-    return MatrixShape(type, UNIT_SIDE, UNIT_WIDTH, UNIT_DEPTH)
+    return MatrixShape(type, UNIT, UNIT, UNIT)
 
 
 class LoadedWord(NamedTuple):
@@ -100,6 +100,9 @@ class FragmentUnits:
         return tuple([order.type for order in self.b.features.fragments])
 
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val], type: str) -> list[Val]:
+        if len(right) == 2:  # half as many columns as matrices have
+            nothing = [self.b.const("i32", 0)] * 2, [self.b.const("f32", 0.0)] * 4
+            return self.product(left, [*right, *nothing[0]], [*sums, *nothing[1]], type)[:4]
         matrices, shape = CooperativeMatrices(self.b), unit_shape(type)
         order = self.b.features.order_of(type)
         kind = matrices.kind(shape, SUMS)
@@ -159,13 +162,9 @@ class FragmentUnits:
         begin = self.b.inst("ShiftRightLogical", "i32", first, self.b.const("i32", each.bit_length() - 1))
 
         def words(further: int) -> list[Val]:
-            sides = (0, UNIT_WIDTH * (1 if turned else pitch)) if right else (0,)
-            found = []
-            for side in sides:
-                place = self.b.inst("IAdd", "i32", begin, self.b.const("i32", (further + side) // each))
-                matrix = matrices.factor(array, place, pitch // each, shape, not right, turned != right)
-                found += [Val(LoadedWord(matrix, n), "i32") for n in range(2 if right else 4)]
-            return found
+            place = self._op("IAdd", begin, further // each)
+            matrix = matrices.factor(array, place, pitch // each, shape, not right, turned != right)
+            return [Val(LoadedWord(matrix, n), "i32") for n in range(4)]
 
         return words
 
@@ -193,10 +192,21 @@ class FragmentUnits:
     # numbers
 
     def pair(self, low: Val, high: Val, type: str) -> Val:
+        if type == "b16":
+            return self._op("BitwiseOr", self._op("ShiftRightLogical", self._bfloat(low), 16), self._bfloat(high))
         element = self._element(type)
         halves = [self.b.raw("FConvert", element, x.id) for x in (low, high)]
         both = self.b.raw("CompositeConstruct", self.b.vector_of(element, PAIR), *halves)
         return Val(self.b.raw("Bitcast", self.b.type("i32"), both), "i32")
+
+    def _bfloat(self, x: Val) -> Val:
+        """The bits of the nearest one, the lower half 0. (NVIDIA's driver 580 cuts off what FConvert should round.)"""
+        bits = self.b.inst("Bitcast", "i32", x)
+        odd = self._op("BitwiseAnd", self._op("ShiftRightLogical", bits, 16), 1)
+        near = self._op("IAdd", self._op("IAdd", bits, 0x7FFF), odd)
+        nan = self._op("BitwiseOr", bits, 1 << 22)
+        whole = self.b.inst("Select", "i32", self.b.inst("IsNan", "bool", x), nan, near)
+        return self._op("BitwiseAnd", whole, -1 << 16)
 
     def larger(self, x: Val, y: Val) -> Val:
         return self.b.extended("NMax", "f32", x, y)

@@ -5,18 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
+from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter
 from loopgrad.codegen.targets.gpu.emit.kernel import emit_body, emit_kernel
+from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.spirv.assembler import SpirvAssembler
 from loopgrad.codegen.targets.spirv.cooperative_matrices import LEFT, RIGHT, SUMS, WORDS, CooperativeMatrices
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.fragments import unit_shape
 from loopgrad.graph.types import int64
 
-MATRIX_WORDS = 128  # of the largest of them
-PARTS = 16  # components of all three
+MATRIX_WORDS: Final = 256  # of the largest of them
+PARTS: Final = 24  # components of all three
 
 
 def loop_probe(features: Features, most: int) -> bytes:
@@ -64,6 +67,23 @@ def widening_probe(features: Features) -> bytes:
     return module(kernel, features, body)
 
 
+def exponential_probe(features: Features, count: int) -> bytes:
+    """Of `count` elements for each invocation x becomes 2**x."""
+
+    def body(e: Emitter) -> None:
+        own = e.resize(e.b.local_id(), "i64", signed=False)
+
+        def power(number: Val) -> None:
+            further = e.b.inst("IMul", "i64", number, e.b.const("i64", features.group))
+            place = e.at(e.table.params[0], e.b.inst("IAdd", "i64", own, further), SIZE["f32"])
+            e.b.store(place, e.b.extended("Exp2", "f32", e.b.load(place, "f32")))
+
+        counted(e, e.b.const("i64", count), power)
+
+    kernel = Kernel("exponential_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    return module(kernel, features, body)
+
+
 def exchange_probe(features: Features) -> bytes:
     """Element n becomes the number of distances over which invocation n got what its neighbour gave."""
 
@@ -81,8 +101,8 @@ def exchange_probe(features: Features) -> bytes:
 
 
 def fragment_probe(features: Features, type: str) -> bytes:
-    """Of the matrices of matrix units, of which three lie in front of it in memory: element 3 * MATRIX_WORDS + 16 l + n
-    becomes component n of what invocation l has of the left factor; those from 8 on of the right one, from 12 on of the
+    """Of the matrices of matrix units, of which three lie in front of it in memory: element 3 * MATRIX_WORDS + 24 l + n
+    becomes component n of what invocation l has of the left factor; those from 8 on of the right one, from 16 on of the
     sums."""
 
     def body(e: Emitter) -> None:
@@ -101,11 +121,11 @@ def fragment_probe(features: Features, type: str) -> bytes:
         e.when(b.inst("ULessThan", "bool", own, there), copy)
         b.barrier()
         start = e.offset(e.at(first, e.resize(own, "i64", signed=False), PARTS * SIZE["i32"]), 3 * MATRIX_WORDS * 4)
-        for n, (use, count, pitch) in enumerate(((LEFT, 8, 2), (RIGHT, 4, 1), (SUMS, 4, 2))):
+        for n, (use, pitch) in enumerate(((LEFT, 2), (RIGHT, 2), (SUMS, 4))):
             at = b.const("i32", n * MATRIX_WORDS // WORDS)
             found = matrices.loaded(memory, at, pitch, shape, use)
-            for k in range(count):
-                e.b.store(e.offset(start, ((0, 8, 12)[n] + k) * SIZE["i32"]), matrices.bits(found, k, shape, use))
+            for k in range(PARTS // 3):
+                e.b.store(e.offset(start, (PARTS // 3 * n + k) * SIZE["i32"]), matrices.bits(found, k, shape, use))
 
     kernel = Kernel("fragment_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     b = SpirvAssembler(features, kernel.name, matrices=True)

@@ -46,6 +46,7 @@ class SpirvImage:
             sorted_lanes=SORTED_LANES,
             own_bytes=f.own_bytes,
             matrices=SubgroupShapes(f.neighbours, f.matrices),
+            unit_types=tuple([order.type for order in f.fragments]),
         )
 
     def add(self, kernel: Kernel, fast: bool, plan: LaneMapping) -> None:

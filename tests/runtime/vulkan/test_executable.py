@@ -165,5 +165,5 @@ def test_loops_around_loops_are_not_to_be_unrolled():
     text = lg.compile(lg.grad(loss)).text("spirv", x, n)
     module = max(text.split("\n; "), key=lambda part: part.count("OpLoopMerge"))
     hints = [line.split()[-1] for line in module.splitlines() if line.startswith("OpLoopMerge")]
-    assert hints.count("%2") >= 2
+    assert hints.count("%2") >= 1
     assert hints.count("%0") >= 3

@@ -6,15 +6,16 @@ import pytest
 from loopgrad.codegen.targets.spirv.features import FragmentOrder
 from loopgrad.runtime.vulkan.fragments import WORDS, given, order_of
 
-FIRST = (0, 8, 12)  # of the components of each matrix
+COUNT = 8  # components of each matrix
 
 
 def invocation(lane):
-    """Row and column of what PTX says that it has (mma.m16n8k16, figures of its fragments A, B and C)."""
+    """Row and column of what PTX says that it has (mma.m16n8k16, figures of its fragments A, B and C, two beside each
+    other of the last two)."""
     group, thread = divmod(lane, 4)
     left = [(group + 8 * (i in (2, 3, 6, 7)), 2 * thread + i % 2 + 8 * (i >= 4)) for i in range(8)]
-    right = [(2 * thread + i % 2 + 8 * (i >= 2), group) for i in range(4)]
-    sums = [(group + 8 * (i >= 2), 2 * thread + i % 2) for i in range(4)]
+    right = [(2 * thread + i % 2 + 8 * (i % 4 >= 2), group + 8 * (i >= 4)) for i in range(8)]
+    sums = [(group + 8 * (i % 4 >= 2), 2 * thread + i % 2 + 8 * (i >= 4)) for i in range(8)]
     return left, right, sums
 
 
@@ -25,22 +26,23 @@ def answer(type, orders):
     elements = [m.view(np.uint16) for m in matrices[:2]] + [matrices[2].view(np.uint32)]
     room = array[3 * WORDS :].view(np.uint32)
     for lane in range(32):
-        for n, (places, width) in enumerate(zip(invocation(lane), (16, 8, 8), strict=True)):
+        for n, places in enumerate(invocation(lane)):
             for i, (row, column) in enumerate(places):
-                room[16 * lane + FIRST[n] + orders[n][i]] = elements[n][row * width + column]
+                room[3 * COUNT * lane + COUNT * n + orders[n][i]] = elements[n][16 * row + column]
     return array
 
 
 @pytest.mark.parametrize("type", ["f16", "b16"])
 def test_components_in_any_order_that_all_invocations_share(type):
-    orders = ((3, 2, 1, 0, 7, 6, 5, 4), (1, 0, 3, 2), (2, 3, 0, 1))
+    orders = ((3, 2, 1, 0, 7, 6, 5, 4), (1, 0, 3, 2, 5, 4, 7, 6), (2, 3, 0, 1, 4, 5, 6, 7))
     assert order_of(type, answer(type, orders)) == FragmentOrder(type, *orders)
 
 
 def test_matrices_that_lie_otherwise_are_none():
-    array = answer("f16", (tuple(range(8)), tuple(range(4)), tuple(range(4))))
+    array = answer("f16", (tuple(range(8)),) * 3)
     assert order_of("f16", array) is not None
     other = array.copy()
-    other[3 * WORDS + 16 : 3 * WORDS + 32], other[3 * WORDS : 3 * WORDS + 16] = array[384:400], array[400:416]
+    first, second = (slice(3 * WORDS + n * 3 * COUNT, 3 * WORDS + (n + 1) * 3 * COUNT) for n in (0, 1))
+    other[first], other[second] = array[second], array[first]
     assert order_of("f16", other) is None  # two invocations have what the other one should
     assert order_of("f16", given("f16")) is None  # nothing was left

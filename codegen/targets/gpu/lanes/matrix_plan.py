@@ -3,7 +3,7 @@
 A workgroup makes a rectangle of the product, each of its subgroups a part of that: some matrices beside and below each
 other, as large as the device multiplies. Slabs of both operands, `depth` terms long, lie in memory of the workgroup as
 they do in that of the device, in chunks of 16 bytes; a row begins a chunk after the end of the one before, so that
-eight of them lie in different banks. One slab is loading while the one before is used.
+eight of them lie in different banks. One or two slabs are loading while the one before is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ SIDES: Final = ((128, 128), (64, 128), (128, 64), (64, 64), (32, 64), (64, 32)) 
 DEPTHS: Final = (128, 64, 32)
 MOST_MEMORY: Final = 112 << 10  # bytes that launches ask for
 MOST_CHUNKS: Final = 12  # that an invocation loads at once, in registers meanwhile
-MOST_SUMS: Final = 64  # of an invocation
+MOST_SUMS: Final = 128  # of an invocation
+MANY_SUMS: Final = 64  # more than so many
+LONG_SLABS: Final = 64 << 10  # bytes of a workgroup, where slabs are long enough
 ENOUGH: Final = 128  # rectangles, for a large device
 SMALLEST: Final = 16  # a product with a shorter side is too narrow for matrices
 SMALLEST_WORK: Final = 1 << 18  # terms; below that the launch is all that counts
@@ -68,6 +70,13 @@ class MatrixProduct(ProductRectangles):
     down: int
     depth: int
     shape: MatrixShape
+
+    @property
+    def far_ahead(self) -> bool:
+        """Whether two slabs are under way, or one: who has many sums has few neighbours to wait beside. (A product of
+        4,096 x 4,096 matrices takes 462 us on an H200 so, 507 with one; of 1,024 x 1,024, by more of those that have
+        fewer, 20 and 16.)"""
+        return self.tall * self.broad > MANY_SUMS * self.group
 
     @property
     def across(self) -> int:
@@ -126,19 +135,24 @@ def in_matrices(
         return None
     if min(step.m, step.k, step.n) < SMALLEST or step.batch * step.m * step.k * step.n < SMALLEST_WORK:
         return None
+    # the largest by half as many subgroups, which read each factor for more products; two of them side by side
+    large = None if memory > LONG_SLABS else _fitting(step, *SIDES[0], group // 2, memory, matrices.subgroup, shape)
+    if large is not None and large.tiles >= 2 * ENOUGH:
+        return large
     found = [
         product
         for tall, broad in SIDES
-        if (product := _fitting(step, tall, broad, group, memory, group // matrices.subgroup, shape)) is not None
+        if (product := _fitting(step, tall, broad, group, memory, matrices.subgroup, shape)) and not product.far_ahead
     ]
     useful = [p for p in found if p.tall < 2 * step.m and p.broad < 2 * step.n] or found[-1:]
     return next((p for p in useful if p.tiles >= ENOUGH), useful[-1] if useful else None)
 
 
 def _fitting(
-    step: MatmulStep, tall: int, broad: int, group: int, memory: int, subgroups: int, shape: MatrixShape
+    step: MatmulStep, tall: int, broad: int, group: int, memory: int, subgroup: int, shape: MatrixShape
 ) -> MatrixProduct | None:
     """With longer slabs rather than with shorter ones; the parts of subgroups are as much like squares as can be."""
+    subgroups = group // subgroup
     given = (step.batch, step.m, step.k, step.n, step.transpose_left, step.transpose_right, group, tall, broad)
     downs = [1 << i for i in range(subgroups.bit_length()) if tall % (shape.rows << i) == 0]
     fitting = [down for down in downs if broad % (subgroups // down * shape.columns) == 0]

@@ -15,7 +15,7 @@ from loopgrad.codegen.targets.gpu.assembler import SubgroupMatrices, Val, Variab
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
-from loopgrad.codegen.targets.gpu.lanes.matrix_plan import CHUNK, ITEM, SUMS, MatrixProduct, Slab
+from loopgrad.codegen.targets.gpu.lanes.matrix_plan import CHUNK, ITEM, SLABS, SUMS, MatrixProduct, Slab
 from loopgrad.codegen.targets.gpu.lanes.product_results import OUT, StoredProduct
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 
@@ -45,6 +45,16 @@ class SlabOperand(NamedTuple):
     extent: int
 
 
+class Slabs(NamedTuple):
+    """The operands, of which this invocation has these chunks in each of `total` slabs, and variables for words of one
+    slab that wait to be stored."""
+
+    operands: Sequence[SlabOperand]
+    chunks: Sequence[SlabChunk]
+    total: int
+    waiting: Sequence[Sequence[Variable]]
+
+
 class MatrixRectangle(GroupCode):
     """Rectangle `number` of the product; the first params are left, right and out."""
 
@@ -67,24 +77,54 @@ class MatrixRectangle(GroupCode):
         operands = self._operands()
         chunks = [chunk for operand in operands for chunk in self._chunks(operand)]
         count = -(-p.k // p.depth)
-        self._fill(chunks, self._loaded(chunks, self.b.const("i64", 0)), self.i32(0))
+        waiting = [[self.b.local("i32") for _ in range(SUMS)] for _ in chunks] if p.far_ahead else []
+        step = Slabs(operands, chunks, count, waiting)
+        self._fill(step, self._loaded(step, self.b.const("i64", 0)), self._slot(0))
+        if p.far_ahead:
+            self._keep(step, self._loaded(step, self.b.const("i64", 1)))
         self.b.barrier()
-        counted(self.e, self.b.const("i64", count), partial(self._turn, sums, operands, chunks, count))
+        if p.far_ahead:
+            counted(self.e, self.b.const("i64", count // SLABS), partial(self._two_turns, sums, step))
+        else:
+            counted(self.e, self.b.const("i64", count), partial(self._turn, sums, step))
+        if p.far_ahead and count % SLABS:
+            self._multiply(sums, operands, self._slot(0))
+            self.b.barrier()
         self._finish(sums)
 
-    def _turn(
-        self, sums: list[list[Variable]], operands: list[SlabOperand], chunks: list[SlabChunk], count: int, number: Val
-    ) -> None:
-        """Slab `number` of `count`; the next one is under way meanwhile, or the last one again."""
+    def _turn(self, sums: list[list[Variable]], step: Slabs, number: Val) -> None:
+        """Slab `number`; the next one is under way meanwhile."""
         after = self.plus(number, 1)
-        found = self._loaded(chunks, self.e.select(self.test("SLessThan", after, count), after, number))
-        self._multiply(sums, operands, self._slot(number))
-        self._fill(chunks, found, self._slot(after))
+        slots = [
+            self.op("IMul", self.op("BitwiseAnd", self.e.resize(n, "i32"), 1), self.product.slab)
+            for n in (number, after)
+        ]
+        found = self._loaded(step, after)
+        self._multiply(sums, step.operands, slots[0])
+        self._fill(step, found, slots[1])
         self.b.barrier()
 
-    def _slot(self, number: Val) -> Val:
-        """Where slab `number` begins in memory of the workgroup."""
-        return self.op("IMul", self.op("BitwiseAnd", self.e.resize(number, "i32"), 1), self.product.slab)
+    def _two_turns(self, sums: list[list[Variable]], step: Slabs, turn: Val) -> None:
+        """What is loaded while one slab is used waits in registers while the next one is, and is stored then."""
+        number = self.times(turn, SLABS)
+        found = self._loaded(step, self.plus(number, 2))
+        self._multiply(sums, step.operands, self._slot(0))
+        waiting = [[self.b.get(variable, "i32") for variable in words] for words in step.waiting]
+        self._fill(step, waiting, self._slot(1))
+        self.b.barrier()
+        self._keep(step, self._loaded(step, self.plus(number, 3)))
+        self._multiply(sums, step.operands, self._slot(1))
+        self._fill(step, found, self._slot(0))
+        self.b.barrier()
+
+    def _slot(self, number: int) -> Val:
+        """Where one of two slabs begins in memory of the workgroup."""
+        return self.i32(number * self.product.slab)
+
+    def _keep(self, step: Slabs, found: Sequence[Sequence[Val]]) -> None:
+        for variables, words in zip(step.waiting, found, strict=True):
+            for variable, word in zip(variables, words, strict=True):
+                self.b.set(variable, word)
 
     # operands
 
@@ -119,9 +159,11 @@ class MatrixRectangle(GroupCode):
             found.append(SlabChunk(address, step, operand.base, wide_k, inside, place))
         return found
 
-    def _loaded(self, chunks: Sequence[SlabChunk], number: Val) -> list[list[Val]]:
-        """Of slab `number`, four words each; zeros where a matrix has ended."""
-        return [self._words(chunk, number) for chunk in chunks]
+    def _loaded(self, step: Slabs, number: Val) -> list[list[Val]]:
+        """Of slab `number`, four words each; zeros where a matrix has ended. Beyond the last one it is that again."""
+        last = self.b.const("i64", step.total - 1)
+        number = self.e.select(self.test("SLessThan", number, last), number, last)
+        return [self._words(chunk, number) for chunk in step.chunks]
 
     def _words(self, chunk: SlabChunk, number: Val) -> list[Val]:
         p, inside, address = self.product, chunk.inside, self.plus(chunk.address, self.times(number, chunk.step))
@@ -132,13 +174,13 @@ class MatrixRectangle(GroupCode):
         words = self.b.load_vector(address, "i32", 4, invariant=True)
         return words if inside is None else [self.e.select(inside, word, self.i32(0)) for word in words]
 
-    def _fill(self, chunks: Sequence[SlabChunk], found: Sequence[Sequence[Val]], slot: Val) -> None:
-        for chunk, words in zip(chunks, found, strict=True):
+    def _fill(self, step: Slabs, found: Sequence[Sequence[Val]], slot: Val) -> None:
+        for chunk, words in zip(step.chunks, found, strict=True):
             self.matrices.put(self.memory, self.plus(chunk.place, slot), words)
 
     # sums
 
-    def _multiply(self, sums: list[list[Variable]], operands: list[SlabOperand], slot: Val) -> None:
+    def _multiply(self, sums: list[list[Variable]], operands: Sequence[SlabOperand], slot: Val) -> None:
         p = self.product
         for k in range(0, p.depth, p.shape.depth):
             left, right = [

@@ -28,7 +28,7 @@ TALL: Final = {2: 80, 4: 64}  # columns of elements of so many bytes of which a 
 FEW_TURNS: Final = 66  # workgroups whose warpgroups take turns: one for half of a large device's multiprocessors
 ENOUGH: Final = 396  # workgroups, three for each multiprocessor of a large device
 SHORTEST: Final = 4  # blocks of keys of a workgroup: what it has found must be worth adding up
-FEW: Final = {2: 512, 4: 256}  # workgroups of such elements, so many that fewer rows each are better
+FEW: Final = 256  # workgroups, so many that fewer rows each are better
 
 
 class AttentionTiling(NamedTuple):
@@ -99,7 +99,7 @@ def tiling(shapes: Shapes, warps: int) -> AttentionTiling:
         return _of_floats(width, tall, warps)
     if width > WIDE:
         return AttentionTiling(warps, 1, 32, True)
-    if tall < FEW[2]:
+    if tall < (FEW if width <= TALL[2] else 2 * FEW):
         return AttentionTiling(warps, 1, 64, False)
     return AttentionTiling(warps, 2, 64, False) if width <= TALL[2] else AttentionTiling(warps, 2, 32, True)
 
@@ -120,7 +120,7 @@ def _of_floats(width: int, tall: int, warps: int) -> AttentionTiling:
         return AttentionTiling(max(warps // 2, 1), 1, 16, True)
     if width > TALL[4]:
         return AttentionTiling(warps, 1, 32, True)
-    if tall < FEW[4]:
+    if tall < FEW:
         return AttentionTiling(warps, 1, 64, True)
     return AttentionTiling(warps, 2, 64 if width <= TALL[4] // 2 else 32, True)
 

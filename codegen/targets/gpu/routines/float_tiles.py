@@ -114,16 +114,29 @@ class FloatMatrices(MatrixCode):
             for k in range(len(left[0])):
                 lines = [self.plus(self.column, 8 * k + i) for i in (0, 1)]
                 words = [self.several(held, self.cell(held, line, column), count) for line in lines]
-                for n, pair in enumerate(zip(*words, strict=True)):
-                    right = self.right_factor(pair)
-                    for by_tile, own in zip(factors, sums, strict=True):
-                        own[n] = self.product(by_tile[k], right, own[n])
+                rights = self.rights(words)
+                for by_tile, own in zip(factors, sums, strict=True):
+                    self.add_all(by_tile[k], rights, own)
             for total, own in zip(found, sums, strict=True):
                 for n, eight in enumerate(own):
                     place = first // 8 + n
                     total[place] = [self.sum(x, y) for x, y in zip(total[place], self.summed(eight), strict=True)]
         for tile, total in enumerate(found):
             self.put(totals, tile, total)
+
+    def rights(self, words: Sequence[Sequence[Val]]) -> list[Any]:
+        """Of the first words of some right factors, and the second ones: pairs of factors, and the last one."""
+        both = list(zip(*words, strict=True))
+        pairs = [self.right_pair([*both[n], *both[n + 1]]) for n in range(0, len(both) - 1, 2)]
+        return [*pairs, *[self.right_factor(pair) for pair in both[2 * len(pairs) :]]]
+
+    def add_all(self, left: Any, rights: Sequence[Any], sums: list[PartSums]) -> None:
+        """Products with these, to their sums."""
+        for n, right in enumerate(rights):
+            if 2 * n + 1 < len(sums):
+                sums[2 * n : 2 * n + 2] = self.pair_product(left, right, sums[2 * n : 2 * n + 2])
+            else:
+                sums[2 * n] = self.product(left, right, sums[2 * n])
 
     def several(self, held: HeldRows, place: Val, count: int) -> list[Val]:
         return self.units.words_at(held.array, place, count)

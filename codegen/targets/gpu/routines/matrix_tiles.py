@@ -119,6 +119,14 @@ class MatrixCode(GroupCode):
     def product(self, left: Any, right: Any, sums: Any) -> Any:
         """sums + left @ right."""
 
+    def right_pair(self, words: Sequence[Val]) -> Any:
+        """Two right factors that are side by side, of four words."""
+        return [self.right_factor(words[:2]), self.right_factor(words[2:])]
+
+    def pair_product(self, left: Any, pair: Any, sums: Sequence[Any]) -> Sequence[Any]:
+        """Of both."""
+        return [self.product(left, right, own) for right, own in zip(pair, sums, strict=True)]
+
     @abstractmethod
     def summed(self, sums: Any) -> list[Val]:
         """An invocation's four."""
@@ -317,9 +325,7 @@ class MatrixCode(GroupCode):
         for k in range(held.width // self.depth.elements):
             factors = [self.left_factor(rows(k)) for rows in left]
             for n in range(block // SIDE):
-                right = words(n * SIDE * held.pitch + k * self.depth.elements)
-                for side in (0, 1):
-                    pair = self.right_factor(right[2 * side : 2 * side + 2])
-                    for factor, sums in zip(factors, found, strict=True):
-                        sums[2 * n + side] = self.product(factor, pair, sums[2 * n + side])
+                right = self.right_pair(words(n * SIDE * held.pitch + k * self.depth.elements))
+                for factor, sums in zip(factors, found, strict=True):
+                    sums[2 * n : 2 * n + 2] = self.pair_product(factor, right, sums[2 * n : 2 * n + 2])
         return [[self.summed(eight) for eight in sums] for sums in found]

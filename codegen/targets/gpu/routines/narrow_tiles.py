@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
@@ -43,6 +43,13 @@ class NarrowMatrices(MatrixCode):
     def product(self, left: Sequence[Val], right: Sequence[Val], sums: Sequence[Val]) -> list[Val]:
         return self.units.product(left, right, sums, self.type)
 
+    def right_pair(self, words: Sequence[Val]) -> Sequence[Val]:
+        return words
+
+    def pair_product(self, left: Sequence[Val], pair: Sequence[Val], sums: Sequence[Any]) -> Sequence[Any]:
+        found = self.product(left, pair, [*sums[0], *sums[1]])
+        return [found[:4], found[4:]]
+
     def store_row(self, rows: MatrixRows, row: Val, pairs: Sequence[Sequence[Val]], factor: Val) -> None:
         place = self.plus(self.op("IMul", row, rows.width), self.column)
         for n, (low, high) in enumerate(pairs):
@@ -66,9 +73,7 @@ class NarrowMatrices(MatrixCode):
             for n in range(held.width // SIDE):
                 right = words(k * SIDE * held.pitch + n * SIDE)
                 for factor, sums in zip(factors, found, strict=True):
-                    for side in (0, 1):
-                        pair = right[2 * side : 2 * side + 2]
-                        sums[2 * n + side] = self.product(factor, pair, sums[2 * n + side])
+                    sums[2 * n : 2 * n + 2] = self.pair_product(factor, right, sums[2 * n : 2 * n + 2])
         for tile, sums in enumerate(found):
             self.put(totals, tile, sums)
 

@@ -41,11 +41,21 @@ class SplitFloats(FloatMatrices):
         return SplitFactor(tuple([[rows[0][i], rows[1][i], rows[0][j], rows[1][j]] for i, j in wanted]))
 
     def right_factor(self, words: Sequence[Val]) -> SplitFactor:
-        """Parts 0 and 0, 1 and 1, 2 and 0. The second part 0, which meets zeros, is zero where it is infinite."""
+        """Of each 8 columns parts 0 and 0, 1 and 1, 2 and 0. The second part 0, which meets zeros, is zero where it is
+        infinite."""
         parts = [[*self._parts(word), self._finite(word)] for word in words]
-        pairs = [self._pair(x, y) for x, y in zip(*parts, strict=True)]
+        columns = [zip(*parts[n : n + 2], strict=True) for n in range(0, len(parts), 2)]
+        pairs = [[self._pair(x, y) for x, y in column] for column in columns]
         wanted = ((0, -1), (1, 1), (2, 0)) if self.full else ((0, -1), (1, 1))
-        return SplitFactor(tuple([[pairs[i], pairs[j]] for i, j in wanted]))
+        return SplitFactor(tuple([[x for own in pairs for x in (own[i], own[j])] for i, j in wanted]))
+
+    right_pair = right_factor
+
+    def pair_product(self, left: Any, pair: Any, sums: Sequence[PartSums]) -> list[PartSums]:
+        zeros = [self.zero] * 4
+        whole = PartSums(*[[x for own in parts for x in own or zeros] for parts in zip(*sums, strict=True)])
+        found = self.product(left, pair, whole)
+        return [PartSums(first, rest) for first, rest in zip(*[(x[:4], x[4:]) for x in found if x], strict=True)]
 
     def _parts(self, word: Val) -> list[Val]:
         """As bits of float32 (i32), of which the upper halves are set alone. An infinite number has no others."""
@@ -75,7 +85,7 @@ class SplitFloats(FloatMatrices):
 
     def product(self, left: Any, right: Any, sums: PartSums) -> PartSums:
         first = self.units.product(left.pairs[0], right.pairs[0], sums.first, "b16")
-        rest = sums.rest or [self.zero] * 4
+        rest = sums.rest or [self.zero] * len(sums.first)
         for x, y in zip((left.pairs[0], *left.pairs[1:]), right.pairs[1:], strict=True):
             rest = self.units.product(x, y, rest, "b16")
         return PartSums(first, rest)

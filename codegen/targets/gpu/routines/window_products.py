@@ -26,7 +26,7 @@ from loopgrad.codegen.targets.gpu.routines.split_floats import float_matrices
 from loopgrad.graph.primitives.window_products import RANK
 from loopgrad.graph.types import bfloat16, float16, float32
 
-FACTORS: Final = {bfloat16: ("b16",), float16: ("f16",), float32: ("tf32", "b16")}  # of one of these types
+FACTORS: Final = {bfloat16: "b16", float16: "f16", float32: "tf32"}
 WARPS: Final = 4
 BLOCK: Final = 32  # elements of windows
 ACROSS: Final = 32  # places of a warp, which an invocation reads in fours
@@ -267,11 +267,9 @@ class _ResultTile(WindowTile):
         for k in range(BLOCK // 8):
             lines = [c.plus(c.quarter, 8 * k + i) for i in (0, 4)]
             words = [c.several(windows, c.cell(windows, line, column), ACROSS // 8) for line in lines]
-            right = [c.right_factor(pair) for pair in zip(*words, strict=True)]
+            rights = c.rights(words)
             for rows, own in zip(left, sums, strict=True):
-                factor = c.left_factor(rows(k))
-                for n, one in enumerate(right):
-                    own[n] = c.product(factor, one, own[n])
+                c.add_all(c.left_factor(rows(k)), rights, own)
         for tile, own in enumerate(sums):
             pairs = zip(c.taken(totals, tile), map(c.summed, own), strict=True)
             c.put(totals, tile, [[c.sum(x, y) for x, y in zip(*pair, strict=True)] for pair in pairs])
@@ -326,7 +324,7 @@ def _refuses(routine: Routine) -> str:
 
 def refusal(routine: Routine, of: Callable[[Routine], WindowProducts]) -> str:
     dtype = routine.inputs[0].type.dtype
-    if not set(FACTORS[dtype]).intersection(routine.geometry.unit_types):
+    if FACTORS[dtype] not in routine.geometry.unit_types:
         return f"there are no matrix units for {dtype}"
     if len(routine.inputs[1].type.shape) > RANK:
         return "several convolutions"

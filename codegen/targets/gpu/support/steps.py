@@ -123,7 +123,9 @@ class _Supported:
         product = by_units or in_rectangles(step, sum_dtype(factors), group, memory)
         units = by_units is not None
         asks = by_units is not None and by_units.chunks * VECTOR_BYTES > memory
-        plan = LaneMapping(group=group, product=product, matrix_units=units, asks=asks) if product else UNTILED
+        plan = UNTILED
+        if product is not None:
+            plan = LaneMapping(group=product.group, product=product, matrix_units=units, asks=asks)
         lanes, tiles = step.batch * step.m * step.n, 0 if product is None else product.tiles
         if step.epilogue is None:
             if units:

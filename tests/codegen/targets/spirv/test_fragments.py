@@ -14,7 +14,7 @@ from loopgrad.codegen.targets.spirv.assembly import OP, WORKGROUP
 from loopgrad.codegen.targets.spirv.features import Features, FragmentOrder
 from loopgrad.graph.types import int64
 
-ORDER = FragmentOrder("f16", (1, 0, 3, 2, 5, 4, 7, 6), (2, 3, 0, 1), (3, 2, 1, 0))
+ORDER = FragmentOrder("f16", (1, 0, 3, 2, 5, 4, 7, 6), (2, 3, 0, 1, 6, 7, 4, 5), (3, 2, 1, 0, 7, 6, 5, 4))
 FEATURES = Features(neighbours=32, matrices=(MatrixShape("f16", 16, 16, 16),), fragments=(ORDER,))
 NAMES = {number: name for name, number in OP.items()}
 
@@ -42,8 +42,8 @@ def test_what_is_a_matrix_goes_into_products_as_it_is():
         memory, zero = units.memory("i16", 16 * 24), e.b.const("f32", 0.0)
         left = units.blocks(memory, e.b.const("i32", 0), 24, "f16", False, False)
         right = units.blocks(memory, e.b.const("i32", 0), 24, "f16", True, True)(8)
-        sums = units.product(left(0), right[:2], [zero] * 4, "f16")
-        units.product(left(0), right[2:], sums, "f16")
+        sums = units.product(left(0), right, [zero] * 8, "f16")
+        units.product(left(0), right, sums, "f16")
 
     found = module(body)
     assert not named(found, "CompositeInsert")
@@ -57,9 +57,9 @@ def test_what_is_computed_is_put_where_its_components_are():
     def body(e, units):
         x = e.b.load(e.table.params[0], "f32")
         pair = units.pair(x, x, "f16")
-        sums = [e.b.exact("FAdd", "f32", x, e.b.const("f32", float(n))) for n in range(4)]
+        sums = [e.b.exact("FAdd", "f32", x, e.b.const("f32", float(n))) for n in range(8)]
         for _ in range(2):  # factors once
-            units.product([pair] * 4, [pair] * 2, sums, "f16")
+            units.product([pair] * 4, [pair] * 4, sums, "f16")
 
     found = module(body)
     places = [words[-1] for words in named(found, "CompositeInsert")]

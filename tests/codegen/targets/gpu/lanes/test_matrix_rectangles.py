@@ -32,6 +32,17 @@ def test_edges_batches_and_transposed_operands(dtype, shape):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("k", [200, 24])
+def test_rectangles_of_which_two_slabs_are_under_way(monkeypatch, k):
+    """As many slabs as two at a time make up, and one more; one alone."""
+    monkeypatch.setattr(matrix_plan, "ENOUGH", 1)
+    monkeypatch.setattr(matrix_plan, "LONG_SLABS", 1 << 30)
+    rng = np.random.default_rng(k)
+    left, right = (rng.normal(size=s).astype(np.float16) for s in ((1, 136, k), (1, k, 128)))
+    wanted = left.astype(np.float64) @ right.astype(np.float64)
+    np.testing.assert_allclose(multiplied(left, right, False, False, float32), wanted, rtol=0, atol=1e-4)
+
+
 def test_results_are_rounded_once():
     rng = np.random.default_rng(2)
     left, right = (rng.normal(size=(1, 64, 64)).astype(np.float16) for _ in range(2))
@@ -75,6 +86,8 @@ def chosen(m, k, n, dtype=float16, batch=1, transposed=(False, False), matrices=
 
 def test_which_products_are_made_so():
     assert (chosen(2048, 2048, 2048).tall, chosen(2048, 2048, 2048).broad) == (128, 128)
+    assert (chosen(2048, 2048, 2048).group, chosen(2048, 2048, 2048).far_ahead) == (128, True)
+    assert (chosen(1024, 1024, 1024).group, chosen(1024, 1024, 1024).far_ahead) == (256, False)
     assert (chosen(512, 512, 512).tall, chosen(512, 512, 512).broad) == (32, 64)
     assert chosen(2048, 2048, 2048, bfloat16) is not None
     assert chosen(2048, 2048, 2048, bfloat16, matrices=AMD) is None

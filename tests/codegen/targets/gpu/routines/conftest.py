@@ -2,22 +2,21 @@
 
 import pytest
 
-from loopgrad.graph.primitives.attention import OF_ALL
 
-
-def has_units(gpu: str) -> bool:
+def has_units(gpu: str, narrow: bool = True) -> bool:
+    """`narrow`: for 16-bit floats alone."""
     kind = gpu.partition(":")[0]
     if kind == "vulkan":
         from loopgrad.runtime.devices import get_device  # late: few tests ask
 
-        return len(get_device(gpu).gpu.features.factors) == len(OF_ALL)  # other floats than those have none
+        return narrow and bool(get_device(gpu).gpu.features.fragments)
     return kind in ("simulator", "cuda")
 
 
 @pytest.fixture
-def units(gpu: str) -> str:
-    """A GPU that has them."""
-    if not has_units(gpu):
+def units(gpu: str, request: pytest.FixtureRequest) -> str:
+    """A GPU that has them, for the dtype among the test's parameters."""
+    if not has_units(gpu, "float16" in str(request.node.callspec.params)):
         pytest.skip(f"{gpu} has no matrix units that code is made for")
     return gpu
 
