@@ -185,19 +185,6 @@ def test_what_is_made_of_one_array_is_computed_again_on_gpus(in_order, computed)
     assert sum(opcodes(k).count("exp") for k in program.kernels) == computed
 
 
-def test_short_rows_that_are_made_of_fewer_elements_are_reduced_by_lanes():
-    """Nothing of that size is read, or kept for what comes back to it."""
-
-    def spread_by_distance(x, m):
-        gap = ops.sub(ops.broadcast(x, (4096, 16, 8), (0, 2)), ops.broadcast(m, (4096, 16, 8), (1, 2)))
-        size = ops.reduce_sum(ops.mul(gap, gap), (2,))
-        return [ops.mul(gap, ops.broadcast(size, gap.shape, (0, 1)))]
-
-    types = [TensorType((4096, 8), float32), TensorType((16, 8), float32)]
-    program = schedule(trace(spread_by_distance, types)[0], DEFAULT_OPTIONS)
-    assert not any(kernel.reductions for kernel in program.kernels)
-
-
 @pytest.mark.parametrize(("axis", "length", "computed"), [(1, 512, 1), (1, 2048, 2), (2, 512, 1)])
 def test_only_what_workgroups_hold_waits_for_one(axis, length, computed):
     """Longer columns are summed by lanes: what they sum would go through memory."""
