@@ -3,7 +3,7 @@ f32."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -45,16 +45,44 @@ def folded_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, membe
     b, distance = e.b, apart
     while distance < members * apart:
         other = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in mine])
-        if isinstance(r, Reduction) and r.kind == "add":  # either way round it is the same
-            mine = combined(e, r, mine, other)
-        else:
-            bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
-            lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
-            pairs = ((mine, other), (other, mine))
-            x, y = (tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)]) for p, q in pairs)
-            mine = combined(e, r, x, y)
+        bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
+        lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+        mine = joined_in_order(e, r, mine, other, lower)
         distance *= 2
     return mine
+
+
+def shared_out_by_exchange(
+    e: Emitter, member: Val, mine: Sequence[Partial], members: int, join: Callable[[Partial, Partial, Val], Partial]
+) -> list[Partial]:
+    """What so many neighbours, a power of two and at most a warp, make of each of several: that of number n is known to
+    invocation n % members, at n // members. At each distance an invocation gives one of two away and gets the other, so
+    many of them take one exchange each, in place of one for each distance. `join` makes one of what an invocation has
+    and what it gets, and is told whether it is the lower of the two."""
+    b, distance = e.b, 1
+    while distance < members:
+        bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
+        lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+        halved = []
+        for n in range(0, len(mine), 2):
+            kept = given = mine[n]
+            if n + 1 < len(mine):
+                pairs = [*zip(mine[n], mine[n + 1], strict=True)]
+                kept = tuple([e.select(lower, x, y) for x, y in pairs])
+                given = tuple([e.select(lower, y, x) for x, y in pairs])
+            got = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in given])
+            halved.append(join(kept, got, lower))
+        mine, distance = halved, 2 * distance
+    return [*mine]
+
+
+def joined_in_order(e: Emitter, r: Folding, mine: Partial, other: Partial, lower: Val) -> Partial:
+    """What two invocations have, of which this one is the lower or isn't."""
+    if isinstance(r, Reduction) and r.kind == "add":  # either way round it is the same
+        return combined(e, r, mine, other)
+    pairs = ((mine, other), (other, mine))
+    x, y = (tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)]) for p, q in pairs)
+    return combined(e, r, x, y)
 
 
 def scanned_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int) -> Partial:

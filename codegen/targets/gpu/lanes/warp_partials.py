@@ -14,7 +14,7 @@ from loopgrad.codegen.kernel.nodes import Reduction
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
-from loopgrad.codegen.targets.gpu.lanes.exchanged import exchanged, folded_by_exchange
+from loopgrad.codegen.targets.gpu.lanes.exchanged import exchanged, joined_in_order, shared_out_by_exchange
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray, GroupPartials, Partial, combined
 from loopgrad.codegen.targets.gpu.lanes.plan import parts
 
@@ -52,23 +52,32 @@ class WarpPartials:
 
     def fold(self, values: Sequence[Partial], leave: Callable[[Partial], None]) -> None:
         """What all invocations have of each is left by one of them: of the first by the first, and so on."""
-        b, own = self.b, self.b.local_id()
-        warp = b.inst("UDiv", "i32", own, b.const("i32", b.neighbours))
-        mine = [self._of_warp(value) for value in values]
+        e, b, own = self.e, self.b, self.b.local_id()
+        lanes, warps = b.const("i32", b.neighbours), b.const("i32", self.warps)
+        warp, lane = b.inst("UDiv", "i32", own, lanes), b.inst("UMod", "i32", own, lanes)
+        mine = self._of_warp(lane, values)
         b.barrier()  # what was here before has been read
         for j, value in enumerate(mine):
-            self._set(b.inst("IAdd", "i32", warp, b.const("i32", j * self.warps)) if j else warp, value)
+            number = b.inst("IAdd", "i32", lane, b.const("i32", j * b.neighbours)) if j else lane
+            place = b.inst("IAdd", "i32", b.inst("IMul", "i32", number, warps), warp)
+            there = b.inst("ULessThan", "bool", number, b.const("i32", len(values)))
+            e.when(there, partial(self._set, place, value))
         b.barrier()
-        first = b.inst("IMul", "i32", own, b.const("i32", self.warps))
+        first = b.inst("IMul", "i32", own, warps)
         places = [first] + [b.inst("IAdd", "i32", first, b.const("i32", k)) for k in range(1, self.warps)]
         enough = b.inst("ULessThan", "bool", own, b.const("i32", len(values)))
-        self.e.when(enough, lambda: leave(self._of_group(places)))
+        e.when(enough, lambda: leave(self._of_group(places)))
 
-    def _of_warp(self, value: Partial) -> Partial:
+    def _of_warp(self, lane: Val, values: Sequence[Partial]) -> list[Partial]:
         e, b = self.e, self.b
         if self.wide is None:
-            return folded_by_exchange(e, self.r, b.local_id(), value, b.neighbours)
-        return (added_by_exchange(e, widened_sum(e, *value), b.neighbours),)
+            return shared_out_by_exchange(e, lane, values, b.neighbours, partial(joined_in_order, e, self.r))
+
+        def added(mine: Partial, other: Partial, _: Val) -> Partial:
+            return (b.exact("FAdd", "f64", *mine, *other),)
+
+        wide = [(widened_sum(e, *value),) for value in values]
+        return shared_out_by_exchange(e, lane, wide, b.neighbours, added)
 
     def _set(self, place: Val, value: Partial) -> None:
         if self.wide is not None:

@@ -11,7 +11,7 @@ from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.schedule import schedule
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
-from loopgrad.graph.types import TensorType, float32, int32
+from loopgrad.graph.types import TensorType, float32, float64, int32
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
 
@@ -45,3 +45,17 @@ def test_several_reductions_of_other_kinds() -> None:
     got = reduced(lambda x: [f(ops.add(x, n), (1,)) for n, f in enumerate(functions)], x, int32)
     for found, want in zip(got, (x.sum(1), x.max(1) + 1, x.min(1) + 2, (x + 3).sum(1)), strict=True):
         np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(float32, 3), (float32, 41), (float64, 9), (int32, 34)])
+def test_invocations_share_out_what_they_exchange(dtype, count) -> None:
+    """As many as a warp's invocations and more, odd numbers of them, sums and what depends on order."""
+    x = np.random.default_rng(2).integers(-9, 9, 5000).astype(dtype.np)
+
+    def powers(x):
+        terms = [ops.mul(x, ops.full(n + 1, x.type)) for n in range(count)]
+        return [*[ops.reduce_sum(t, (0,)) for t in terms], ops.reduce_max(x, (0,)), ops.reduce_min(x, (0,))]
+
+    *sums, most, least = reduced(powers, x, dtype)
+    np.testing.assert_array_equal(sums, [(n + 1) * x.sum() for n in range(count)])
+    assert (most, least) == (x.max(), x.min())
