@@ -119,6 +119,51 @@ def observations(n: int) -> Arrays:
     return named(scores=scores, moves=moves)
 
 
+def blended(xp: Any, over: Any, under: Any) -> Any:
+    """One picture over another one, by opacity (Porter and Duff 1984)."""
+    a, b = over[..., 3:], under[..., 3:] * (1 - over[..., 3:])
+    opacity = a + b
+    return xp.concatenate([(over[..., :3] * a + under[..., :3] * b) / xp.maximum(opacity, 1e-6), opacity], -1)
+
+
+def pictures(n: int) -> Arrays:
+    over, under = uniform((n, n, 4), (n, n, 4))
+    return named(over=over, under=under)
+
+
+def moved(xp: Any, x: Any, turn: Any, by: Any) -> Any:
+    return x @ turn.T + by
+
+
+def movements(n: int) -> Arrays:
+    x, turn, by = normal((n, 3), (3, 3), (3,))
+    return named(x=x, turn=turn, by=by)
+
+
+def standardised(xp: Any, x: Any) -> Any:
+    return (x - xp.mean(x, 0)) / xp.std(x, 0)
+
+
+def scaled(xp: Any, costs: Any) -> Any:
+    """Five rounds of scaling rows and columns to equal sums, in logarithms (Sinkhorn and Knopp 1967)."""
+    for _ in range(5):
+        for axis in (1, 0):
+            most = xp.max(costs, axis, keepdims=True)
+            costs = costs - most - xp.log(xp.sum(xp.exp(costs - most), axis, keepdims=True))
+    return costs
+
+
+def fitted(xp: Any, x: Any, y: Any) -> Any:
+    """Coefficients of a polynomial, by the normal equations."""
+    powers = xp.stack([x**k for k in range(6)], 1)
+    return xp.linalg.solve(powers.T @ powers, powers.T @ y)
+
+
+def measured(n: int) -> Arrays:
+    (x,), (y,) = uniform((n,), low=-1.0), normal((n,))
+    return named(x=x, y=y)
+
+
 PROGRAMS = {
     "life": script("one generation of Conway's Life on a torus of bytes", PLANE, cells, life),
     "eroded": script("the least of nine neighbours", PLANE, plane, eroded),
@@ -138,6 +183,16 @@ PROGRAMS = {
         "the covariance of 64 variables", sizes(2**16, 100, 2**18), lambda n: named(x=normal((n, 64))[0]),
         lambda xp, x: xp.cov(x.T),
     ),
+    "blended": script("one picture over another one, with opacity", PLANE, pictures, blended),
+    "moved": script("points by a 3 x 3 matrix and a vector", POINTS, movements, moved),
+    "powers": script("x**0.7 + x**2.5", sizes(2**20, 100, 2**23), places, lambda xp, t: t**0.7 + t**2.5),
+    "distances": script(
+        "sums of absolute differences between points in 32 dimensions", sizes(512, 20, 1024),
+        lambda n: named(x=normal((n, 32))[0]), lambda xp, x: xp.sum(xp.abs(x[:, None] - x[None]), -1),
+    ),
+    "standardised": script("columns less their mean, over their deviation", PLANE, plane, standardised),
+    "scaled": script("Sinkhorn's scalings of a square matrix", sizes(512, 20, 1024), plane, scaled),
+    "fitted": script("a polynomial of degree 5 fitted", sizes(2**16, 50, 2**18), measured, fitted, tolerance=1e-2),
     "viterbi": Program(
         "best scores of 32 states after 64 observations", sizes(256, 8, 256), observations,
         lambda scores, moves: best_scores(partial(advanced, np), scores[0], scores[1:], moves),
