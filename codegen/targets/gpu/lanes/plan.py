@@ -284,6 +284,8 @@ def folded_tiles(kernel: Kernel, geometry: Geometry) -> Tiles | None:
     many, unrolled = many_sums(kernel), most_unrolled(kernel)
     own_group = geometry.sums_group if many else 0
     group = own_group or geometry.group
+    while folds_together(kernel, group, geometry.memory) < 1:  # one of each of many types
+        group = own_group = group // 2
     if straight(kernel):
         once = min(FOLDED_LANES * unrolled // MOST_UNROLLED, HEAVY // weight(kernel))
         each = folded_lanes(rows, length, group, max(once, 1))

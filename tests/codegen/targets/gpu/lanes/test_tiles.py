@@ -199,6 +199,23 @@ def test_many_sums_wait_in_memory_of_the_workgroup(small_tiles, dtype):
     check(kernel(9), [*data, *[np.zeros(1, dtype.np) for _ in range(9)]])
 
 
+def test_sums_of_so_many_types_that_smaller_workgroups_fold_them():
+    """A type has arrays of its own in memory of the workgroup."""
+    build = Build(3, 700)
+    x = build.load(build.param(int32, 2100), build.linear())
+    dtypes = (int32, int64, float32, float64)
+    for dtype in dtypes:
+        build.reduce(build.one("cast", (x,), dtype), build.param(dtype, 3, "write"), "max", 1)
+        build.reduce(build.one("cast", (x,), dtype), build.param(dtype, 3, "write"), "add", 1)
+    kernel, geometry = build.kernel(), Geometry(memory=8 << 10)
+    found = plan(kernel, Options(), geometry)
+    assert found.tiles.per_pass == 1
+    assert 1 < found.group < geometry.group
+    assert plan(kernel, Options(), Geometry(memory=1 << 20)).group == geometry.group
+    numbers = np.random.default_rng(9).integers(0, 3, 2100, dtype=np.int32)
+    check(kernel, [numbers, *[np.zeros(3, dtype.np) for dtype in dtypes for _ in range(2)]], rtol=0.01)
+
+
 # many lanes at once
 
 
