@@ -26,6 +26,8 @@ from loopgrad.graph.expressions import OPAQUE, expression_of
 from loopgrad.graph.key import RAISING
 from loopgrad.graph.location import user_location
 from loopgrad.graph.nodes import Leaf, Location, Node, Noted, Value
+from loopgrad.graph.primitives.casting import cast_array
+from loopgrad.graph.types import float64
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.call_results import CallResults
 from loopgrad.lazy.tensor.call_steps import NodeStep, NotedStep, Step, noted, step_of, steps_to, with_expressions
@@ -163,8 +165,10 @@ class Calls:
         tensors: list[TensorCore] = []
         operands: list[Value] = []
         words = call_words(given, named, tensors, operands)
-        if words is None or words in self._open:
-            return None if words is None else _Opened(given, named, words, tensors, operands)
+        if words is None or not _hold_numbers(operands):
+            return None
+        if words in self._open:
+            return _Opened(given, named, words, tensors, operands)
         if len(self._open) >= MOST_KNOWN:
             self._open.clear()
         self._open.add(words)
@@ -193,7 +197,17 @@ class Calls:
 
 def _number_leaf(x: Any) -> Any:
     """A float as the tensor that `as_tensor` makes of it, with a leaf in place of a constant."""
-    return wrap(array_leaf(np.asarray(x, current().dtype.np), copy=False), True) if type(x) is float else x
+    if type(x) is not float:
+        return x
+    dtype, array = current().dtype, np.asarray(x)
+    return wrap(array_leaf(array if dtype is float64 else cast_array(array, dtype), copy=False), True)
+
+
+def _hold_numbers(operands: Sequence[Value]) -> bool:
+    """Whether leaves of the default dtype stand for numbers beside these values. A constant has all digits until it is
+    cast to the dtype of what it meets: a wider one would miss some, a narrower one would be rounded to twice."""
+    dtype = current().dtype
+    return dtype is float64 or all(v.dtype.part is dtype or not v.dtype.part.is_float for v in operands)
 
 
 def repeated(function: F) -> F:

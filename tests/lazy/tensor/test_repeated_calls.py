@@ -346,6 +346,19 @@ def test_formulas_of_numbers_that_differ_are_noted_once(monkeypatch: pytest.Monk
     np.testing.assert_allclose(slopes, [a - 1.0 for a in (0.25, 0.5, 0.75, 1.5, 2.5)], rtol=1e-14)
 
 
+def test_numbers_of_formulas_keep_their_digits_beside_wider_tensors_than_the_default() -> None:
+    x = np.array([0.5, 2.0])
+    lg.set_default_dtype(lg.float32)
+    try:
+        for k in (0.1, 0.2, 0.7, 1e300, 0.3):
+            np.testing.assert_allclose(lg.special.xlogy(k, lg.asarray(x)), special.xlogy(k, x), rtol=1e-15, strict=True)
+        for k in (0.1, 0.2, 1e300):  # beyond the largest float32, without a warning
+            narrow = lg.special.xlogy(k, lg.asarray(x, dtype=lg.float32))
+            np.testing.assert_allclose(narrow, (k if k < 1e38 else np.inf) * np.log(x), rtol=1e-6)
+    finally:
+        lg.set_default_dtype(lg.float64)
+
+
 def test_calls_of_one_tensor_are_found_beside_its_expression(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
     words = repeated_calls.call_words
