@@ -129,6 +129,8 @@ def noted_structure(output: Noted, leaf_of: LeafOf = _gone) -> NotedStructure | 
             leaves.append(value)
         else:
             return None
+    if not inner:
+        return None  # another thread has computed it
     del inner[0]
     return tuple(words), tuple(numbers), leaves, inner
 

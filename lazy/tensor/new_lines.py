@@ -113,10 +113,11 @@ def _settled(t: TensorCore, value: Noted, program: NotedProgram, kept: StillNeed
 
 
 def _kept(program: NotedProgram, output: Noted, t: TensorCore) -> StillNeeded | None:
-    """What is still needed; None where several tensors hold a value. The memory that the tensor is a view of doesn't
-    count, where nobody holds all of it."""
+    """What is still needed; None where several tensors hold a value, or another thread has computed the output since
+    it was asked for. The memory that the tensor is a view of doesn't count, where nobody holds all of it."""
     expected = _references(program.computed)
-    del expected[output]
+    if expected.pop(output, None) is None:
+        return None
     _count_memory(t, expected)
     seen = [*map(getrefcount, expected)]
     kept = StillNeeded([], [])

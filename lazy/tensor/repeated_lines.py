@@ -278,15 +278,15 @@ class Lines:
         places: dict[Value, int] = {leaf: i for i, leaf in enumerate(leaves)}
         numbers = {place: i for i, place in enumerate(number_places(value, known_leaf))}
         order: dict[Node | None, int] = {node: i for i, node in enumerate(graph.nodes)}
-        return Line(
-            ref(versions),
-            tuple([places[leaf] for leaf in given]),
-            tuple([numbers[place] for node in graph.nodes for place in slots(node)]),
-            list(counts.values()),
-            [order[v.node] for v in inner],
-            operations(graph),
-            {},
-        )
+        if len(numbers) != len(found[1]):
+            return None  # another thread has computed something on the way since the line was looked at
+        try:
+            read = tuple([places[leaf] for leaf in given])
+            open = tuple([numbers[place] for node in graph.nodes for place in slots(node)])
+            positions = [order[v.node] for v in inner]
+        except KeyError:
+            return None  # as above
+        return Line(ref(versions), read, open, list(counts.values()), positions, operations(graph), {})
 
 
 class _BySettings:

@@ -10,7 +10,11 @@ import pytest
 
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf, Noted
-from loopgrad.lazy.tensor import new_lines
+from loopgrad.graph.structure import noted_structure
+from loopgrad.lazy.tensor import new_lines, repeated_lines
+from loopgrad.lazy.tensor.config import current
+from loopgrad.lazy.tensor.core import wrap
+from loopgrad.lazy.tensor.evaluator import known_leaf
 from loopgrad.runtime.session import SESSION
 
 A = np.linspace(0.25, 3.0, 12)
@@ -153,3 +157,33 @@ def test_values_that_are_asked_for_while_others_read_them_are_computed_once(usua
         np.testing.assert_array_equal(z, A * 1.37 + 0.23)
     assert ran == [["mul"], ["add"]]
     assert not usual
+
+
+def test_what_another_thread_computes_while_a_line_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, usual = lg.asarray(np.arange(5.0)), new_lines._program
+
+    def meanwhile(value: Noted, *given: Any) -> Any:
+        monkeypatch.undo()
+        np.testing.assert_array_equal(wrap(value), np.arange(5.0) * 2.5)
+        return usual(value, *given)
+
+    monkeypatch.setattr(new_lines, "_program", meanwhile)
+    y = x * 2.5
+    np.testing.assert_array_equal(y, np.arange(5.0) * 2.5)
+
+    y = x * 2.5
+    value = y._value
+    assert noted_structure(value, known_leaf) is not None
+    np.testing.assert_array_equal(y, np.arange(5.0) * 2.5)
+    assert noted_structure(value, known_leaf) is None
+
+    inner = x * 0.75
+    outer = (inner + 0.5)._value
+    found, lines = noted_structure(outer, known_leaf), repeated_lines.SETTINGS.of(current())
+    assert found is not None
+    np.testing.assert_array_equal(inner, np.arange(5.0) * 0.75)
+    lines.note(found[0])
+    for _ in range(2):  # what was found of the line isn't so any more: it isn't learned
+        assert lines.line(outer, found) is None
+    for k in range(5):
+        np.testing.assert_array_equal(x * (0.75 + k) + 0.5, np.arange(5.0) * (0.75 + k) + 0.5)
