@@ -33,7 +33,9 @@ def load_pattern(e: VectorEmitter, pointer: str, type: str, index: KValue, align
         rows = b.once(("rows", start, row), lambda: b.scalar("i64", f"udiv i64 {b.resize(start, 'i64').name}, {row}"))
         first = e.integer("i64", "add", first, e.integer("i64", "mul", rows, b.const("i64", across)))
     address = b.scalar("ptr", f"getelementptr {type}, ptr {pointer}, i64 {first.name}").name
-    return Vector(type, tuple([_picked(e, type, address, part, align, tag) for part in parts]), False)
+    read = "i16" if type == "bfloat" else type  # LLVM ends the process where one bfloat becomes a vector
+    found = Vector(read, tuple([_picked(e, read, address, part, align, tag) for part in parts]), False)
+    return found if read == type else b.inst(type, "bitcast {t0} {a} to {r}", found)
 
 
 def _step(form: Sequence[int], dims: Sequence[int]) -> int | None:

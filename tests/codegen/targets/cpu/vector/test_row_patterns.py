@@ -3,6 +3,9 @@ gather for them."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -28,6 +31,19 @@ def test_colours_of_pixels(row: int, name: str) -> None:
         for found, expected in zip(program(image), wanted, strict=True):
             np.testing.assert_array_equal(np.asarray(found), expected)
     assert "masked.gather" not in program.text("llvm", np.zeros((20, 720, row), name))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)], ids=str)
+def test_an_element_of_each_row_beside_all_of_it(dtype: np.dtype[Any]) -> None:
+    """Rows of one vector, in all of whose lanes that element is: of bfloat16 the code generator ended the process."""
+    x = np.random.default_rng(0).integers(-9, 9, (700, 8)).astype(dtype)
+
+    def changed(x: lg.Tensor) -> list[lg.Tensor]:
+        return [x + x[:, :1], lg.where(x > 0, x, x[:, 3:4]), x[:, -1:] * x[:, ::-1]]
+
+    wanted = [x + x[:, :1], np.where(x > 0, x, x[:, 3:4]), x[:, -1:] * x[:, ::-1]]
+    for found, expected in zip(lg.compile(changed, device="cpu")(x), wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(found), expected)
 
 
 def test_rows_far_apart_and_rows_in_a_pattern_of_a_loop_are_gathered() -> None:
