@@ -123,6 +123,13 @@ def _only_transposed(graph: Graph) -> set[Value]:
     return {v for v in sources if uses[v] == 1 and v.node is not None and v.node.op == "matmul"}
 
 
+def is_read_turned(node: Node, graph: Graph) -> bool:
+    """Whether the transpose of a product may be made in its place, whose terms may be added up in another order."""
+    if node.op != "matmul" or in_lanes(*node.operands):
+        return False
+    return any(turns(other) and other.operands[0] is node.results[0] for other in graph.nodes)
+
+
 def turns(node: Node | None) -> bool:
     """Whether it exchanges the last two dims of its operand, and nothing else."""
     if node is None or node.op != "transpose":

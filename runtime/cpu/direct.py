@@ -381,19 +381,19 @@ class Planner:
     def _folded(self, node: Node, size: int) -> Planned:
         """A sum of floats, and the like."""
         await_scheduling()
-        from loopgrad.codegen.schedule.products import multiplied_in_lanes  # late: as above
+        from loopgrad.codegen.schedule.products import is_read_turned, multiplied_in_lanes  # late: as above
 
         operands, whole = node.operands, node.op == "matmul" and not multiplied_in_lanes(node, True)
         if self.bodies is not None or (not whole and any(prod(v.shape) > MOST_TERMS for v in operands)):
             raise NotDirect  # beside loops kernels combine elements in other orders
         if self.prepared or operands[0] not in self.varying:
             return self._in_order(node, size)
-        if not whole:
-            return self._alone(node, None)
-        turned = turned_factors(node, self.made.get)
-        if turned is None:
+        turned = turned_factors(node, self.made.get) if whole else None
+        if (whole and turned is None) or is_read_turned(node, self.graph):
             raise NotPrepared
-        return self._product(node, turned) if operands[0].dtype.bits > 16 else self._alone(node, None)
+        if turned is None or operands[0].dtype.bits <= 16:
+            return self._alone(node, None)
+        return self._product(node, turned)
 
     def _transform(self, node: Node, size: int) -> Planned:
         """A Fourier transform."""

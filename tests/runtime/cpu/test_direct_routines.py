@@ -155,3 +155,19 @@ def test_a_transpose_that_was_computed_lies_in_rows() -> None:
 
     for turned_before in (True, False):
         assert same_bits(product(turned_before, True), product(turned_before, False))
+
+
+@pytest.mark.parametrize("extents", [(3, 16, 5000), (4096, 1, 3)])
+def test_products_that_are_made_transposed(extents: tuple[int, int, int]) -> None:
+    """Compiled code makes these by their transposes: lanes multiply in the one order, a routine in the other."""
+    m, k, n = extents
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (m, k)) / 3, rng.integers(-9, 9, (k, n)) / 7
+
+    def transposed() -> np.ndarray:
+        return np.asarray(lg.matrix_transpose(lg.asarray(a) @ lg.asarray(b)))
+
+    with lg.default_device("cpu"):
+        found = transposed()
+        with lg.options(direct=False):
+            assert same_bits(found, transposed())
