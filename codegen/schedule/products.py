@@ -124,8 +124,9 @@ def _only_transposed(graph: Graph) -> set[Value]:
 
 
 def is_read_turned(node: Node, graph: Graph) -> bool:
-    """Whether the transpose of a product may be made in its place, whose terms may be added up in another order."""
-    if node.op != "matmul" or in_lanes(*node.operands):
+    """Whether the transpose of a product is made in its place, and may add up terms in another order: few columns for
+    each of many rows become few rows."""
+    if node.op != "matmul" or max(node.results[0].shape[-2:]) < MANY_MATRICES:
         return False
     return any(turns(other) and other.operands[0] is node.results[0] for other in graph.nodes)
 
