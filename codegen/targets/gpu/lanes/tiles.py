@@ -155,7 +155,7 @@ def emit_lanes(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFol
         first = b.inst("IAdd", "i32", near, b.inst("IMul", "i32", k, b.const("i32", b.group * tiles.unrolled)))
         ahead = [b.group * u + i for u in range(0, tiles.unrolled, side) for i in range(side)]
         lanes = [partial(tile.enter, first, body.arguments, a, n % side) for n, a in enumerate(ahead)]
-        e.convergent = tiles.convergent
+        e.convergent = tiles.convergent and b.neighbours > 1
         emit_together(e, lanes, body, emit_block, side)
         e.convergent = False
 
