@@ -25,7 +25,7 @@ from loopgrad.lazy.tensor.operands import Shape, as_bool
 from loopgrad.lazy.tensor.promotion import promote_all, promote_weak
 from loopgrad.lazy.tensor.repeated_calls import traced_once
 from loopgrad.lazy.tensor.storage import private
-from loopgrad.lazy.tensor.trees import Tree, flatten, leaf_names, map_leaves, structure_error, unflatten
+from loopgrad.lazy.tensor.trees import Tree, check_function, flatten, leaf_names, map_leaves, structure_error, unflatten
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -44,12 +44,14 @@ def cond(pred: ArrayLike, true_fun: Branch, false_fun: Branch, *operands: Tree) 
     arrays in dtype. `operands` are trees; what the functions read from around them is differentiated as well.
 
     Raises DTypeError for a float predicate and where the sides' dtypes differ, ShapeError or StructureError where their
-    shapes or structures do.
+    shapes or structures do, TypeError for a side that isn't a function.
 
     >>> x = lg.asarray([4.0, -1.0])
     >>> lg.cond(x > 0, lg.sqrt, lambda v: 0.0, x)
     Tensor([2., 0.], dtype=float64)
     """
+    check_function("cond true_fun", true_fun)
+    check_function("cond false_fun", false_fun)
     if is_scalar(pred) or isinstance(pred, np.bool_):
         return _decided(true_fun if pred else false_fun, operands)
     predicate = as_tensor(pred)
@@ -66,20 +68,24 @@ def switch(index: ArrayLike, branches: Sequence[Branch], *operands: Tree) -> Tre
     A Python int decides now, an integer tensor of shape () when the program runs, one of shape S for each element.
     Results are as for `cond`.
 
-    Raises ValueError without branches, DTypeError for a float index.
+    Raises ValueError without branches, TypeError for one that isn't a function, DTypeError for a float index.
 
     >>> lg.switch(lg.asarray([0, 1, 7]), [lg.negative, lg.square, lg.sqrt], lg.asarray([4.0, 4.0, 4.0]))
     Tensor([-4., 16.,  2.], dtype=float64)
     """
+    if not isinstance(branches, Sequence):
+        raise TypeError(explained("switch", "a list or tuple of functions", repr(branches), "write [f, g]"))
     if not branches:
         raise ValueError(explained("switch", "at least one branch", "none", "pass a branch"))
+    names = [f"branches[{i}]" for i in range(len(branches))]
+    for name, branch in zip(names, branches, strict=True):
+        check_function(f"switch {name}", branch)
     if isinstance(index, int | np.integer):
         return _decided(branches[min(max(int(index), 0), len(branches) - 1)], operands)
     t = as_tensor(index)
     if t._value.dtype.kind not in "biu":
         fix = "round and convert it with .astype(lg.int32)"
         raise DTypeError(explained("switch", "an integer index", t._value.type, fix))
-    names = [f"branches[{i}]" for i in range(len(branches))]
     return _choose("switch", t._value, list(branches), operands, names)
 
 

@@ -86,6 +86,17 @@ def test_predicates_that_are_none() -> None:
         lg.switch(lg.asarray(0), [])
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_sides_that_are_no_functions(known: bool) -> None:
+    which = 1 if known else lg.asarray(1)
+    with pytest.raises(TypeError, match=r"cond false_fun: expected a function, got 2\.0"):
+        lg.cond(which if known else which > 0, lambda: 1.0, 2.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"switch branches\[1\]: expected a function"):
+        lg.switch(which, [lambda: 1.0, 2.0])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="switch: expected a list or tuple of functions, got 3"):
+        lg.switch(which, 3)  # type: ignore[arg-type]
+
+
 def test_branches_in_loops(device: str) -> None:
     def body(i: Any, v: Any) -> Any:
         return lg.cond(i % 2 == 0, lambda w: w + i, lambda w: w * 2, v)
