@@ -23,9 +23,7 @@ from loopgrad.runtime.devices import HOST_KINDS, get_device
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
 from loopgrad.runtime.session import evaluate_graph
 
-FIRST: Final = (
-    5  # evaluations of one expression in a row, before others that wait are looked for; then four times as many
-)
+FIRST: Final = 5  # evaluations of one expression in a row, before others that wait are looked for
 MORE: Final = 4  # times as many until the next look
 MOST_BYTES: Final = 1 << 10  # of one value
 

@@ -42,27 +42,23 @@ def exchanged(e: Emitter, x: Val, exchange: Exchange) -> Val:
 def folded_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int, apart: int = 1) -> Partial:
     """What so many invocations make that are that far apart, powers of two and together at most a warp; in order, known
     to all of them. `member`: the invocation's number, a multiple of it taken away or not."""
-    b, distance = e.b, apart
+    distance = apart
     while distance < members * apart:
-        other = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in mine])
-        bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
-        lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
-        mine = joined_in_order(e, r, mine, other, lower)
+        mine = joined_in_order(e, r, member, mine, _across(e, mine, distance), distance)
         distance *= 2
     return mine
 
 
 def shared_out_by_exchange(
-    e: Emitter, member: Val, mine: Sequence[Partial], members: int, join: Callable[[Partial, Partial, Val], Partial]
+    e: Emitter, member: Val, mine: Sequence[Partial], members: int, join: Callable[[Partial, Partial, int], Partial]
 ) -> list[Partial]:
     """What so many neighbours, a power of two and at most a warp, make of each of several: that of number n is known to
     invocation n % members, at n // members. At each distance an invocation gives one of two away and gets the other, so
     many of them take one exchange each, in place of one for each distance. `join` makes one of what an invocation has
-    and what it gets, and is told whether it is the lower of the two."""
-    b, distance = e.b, 1
+    and what it gets from that distance."""
+    distance = 1
     while distance < members:
-        bit = b.inst("BitwiseAnd", "i32", member, b.const("i32", distance))
-        lower = b.inst("IEqual", "bool", bit, b.const("i32", 0))
+        lower = _is_lower(e, member, distance)
         halved = []
         for n in range(0, len(mine), 2):
             kept = given = mine[n]
@@ -70,19 +66,29 @@ def shared_out_by_exchange(
                 pairs = [*zip(mine[n], mine[n + 1], strict=True)]
                 kept = tuple([e.select(lower, x, y) for x, y in pairs])
                 given = tuple([e.select(lower, y, x) for x, y in pairs])
-            got = tuple([exchanged(e, x, partial(b.across, distance=distance)) for x in given])
-            halved.append(join(kept, got, lower))
+            halved.append(join(kept, _across(e, given, distance), distance))
         mine, distance = halved, 2 * distance
     return [*mine]
 
 
-def joined_in_order(e: Emitter, r: Folding, mine: Partial, other: Partial, lower: Val) -> Partial:
-    """What two invocations have, of which this one is the lower or isn't."""
+def joined_in_order(e: Emitter, r: Folding, member: Val, mine: Partial, other: Partial, distance: int) -> Partial:
+    """What an invocation has and what the one at that distance has."""
     if isinstance(r, Reduction) and r.kind == "add":  # either way round it is the same
         return combined(e, r, mine, other)
+    lower = _is_lower(e, member, distance)
     pairs = ((mine, other), (other, mine))
     x, y = (tuple([e.select(lower, *pair) for pair in zip(p, q, strict=True)]) for p, q in pairs)
     return combined(e, r, x, y)
+
+
+def _across(e: Emitter, mine: Partial, distance: int) -> Partial:
+    return tuple([exchanged(e, x, partial(e.b.across, distance=distance)) for x in mine])
+
+
+def _is_lower(e: Emitter, member: Val, distance: int) -> Val:
+    """Whether the invocation at that distance comes after this one."""
+    bit = e.b.inst("BitwiseAnd", "i32", member, e.b.const("i32", distance))
+    return e.b.inst("IEqual", "bool", bit, e.b.const("i32", 0))
 
 
 def scanned_by_exchange(e: Emitter, r: Folding, member: Val, mine: Partial, members: int) -> Partial:

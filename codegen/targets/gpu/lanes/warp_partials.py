@@ -71,9 +71,9 @@ class WarpPartials:
     def _of_warp(self, lane: Val, values: Sequence[Partial]) -> list[Partial]:
         e, b = self.e, self.b
         if self.wide is None:
-            return shared_out_by_exchange(e, lane, values, b.neighbours, partial(joined_in_order, e, self.r))
+            return shared_out_by_exchange(e, lane, values, b.neighbours, partial(joined_in_order, e, self.r, lane))
 
-        def added(mine: Partial, other: Partial, _: Val) -> Partial:
+        def added(mine: Partial, other: Partial, _: int) -> Partial:
             return (b.exact("FAdd", "f64", *mine, *other),)
 
         wide = [(widened_sum(e, *value),) for value in values]
