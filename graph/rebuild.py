@@ -156,3 +156,12 @@ def read_values(graph: Graph) -> set[Value]:
 def read_anywhere(graph: Graph) -> set[Value]:
     """The same, and what its regions read."""
     return read_values(graph).union(*[read_anywhere(region) for node in graph.nodes for region in node.regions])
+
+
+def readers_of(graph: Graph) -> dict[Value, list[Node]]:
+    """The nodes of `graph` itself that read each value, in order, each once."""
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for v in dict.fromkeys(node.operands):
+            readers.setdefault(v, []).append(node)
+    return readers

@@ -10,14 +10,13 @@ have a piece of a column each. So are those whose reduction meets another one wh
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from math import prod
 from typing import Final, NamedTuple
 
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
-from loopgrad.graph.rebuild import GraphBuilder
+from loopgrad.graph.rebuild import GraphBuilder, readers_of
 
 SHORTEST: Final = 64  # elements of a column
 LONGEST: Final = 1 << 11  # bytes of one, of 32-bit words at least, of which 128 invocations hold eight with ease
@@ -58,10 +57,7 @@ def returning(graph: Graph, long: bool) -> set[Node]:
     found = [node for node in graph.nodes if node.op in REDUCTIONS and _can_be_held(node, longest)]
     if not found:
         return set()
-    readers: dict[Value, list[Node]] = defaultdict(list)
-    for node in graph.nodes:
-        for v in node.operands:
-            readers[v].append(node)
+    readers = readers_of(graph)
     held = {node for node in found if _comes_back(node, readers)}
     for node in found:  # in the order of the graph
         behind = _behind(node.operands, set()) & held

@@ -58,7 +58,7 @@ class Partition:
         self.mutable = mutable
         self._edges: tuple[dict[Node, Edges], dict[Node, Edges]] = ({}, {})  # of elementwise nodes, by `kept`
         self.uses = use_counts(graph)
-        self.readers = readers_of(graph)
+        self.readers = _readers(graph)
         for node in graph.nodes:
             self.role[node] = self._classify(node)
         for v in graph.outputs:
@@ -427,7 +427,7 @@ def use_counts(graph: Graph) -> dict[Value, int]:
     return counts
 
 
-def readers_of(graph: Graph) -> dict[Value, list[Node]]:
+def _readers(graph: Graph) -> dict[Value, list[Node]]:
     """The nodes that read each value, a transposed factor's too, in order."""
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.rebuild import readers_of
 from loopgrad.graph.types import integer
 
 MOST_PLACES: Final = 16
@@ -25,10 +26,7 @@ def places_read(graph: Graph) -> dict[Value, tuple[int, ...]]:
     sorts = [node for node in graph.nodes if node.op == "sort"]
     if not sorts:
         return {}
-    users: dict[Value, list[Node]] = {}
-    for node in graph.nodes:
-        for v in dict.fromkeys(node.operands):
-            users.setdefault(v, []).append(node)
+    users = readers_of(graph)
     returned, found = frozenset(graph.outputs), dict[Value, tuple[int, ...]]()
     for node in sorts:
         (result,) = node.results
