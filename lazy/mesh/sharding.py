@@ -46,7 +46,7 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
     """
     whole = isinstance(n, Mesh) and mesh is None
     chosen = n if isinstance(n, Mesh) else mesh
-    if not isinstance(chosen, Mesh) or (not whole and not isinstance(n, int)):
+    if not isinstance(chosen, Mesh) or (not whole and not isinstance(n, int | np.integer)):
         got = ", ".join(type(a).__name__ for a in (x, n, mesh))
         fix = "pass (x, mesh), or (load, n, mesh)"
         raise TypeError(explained("shard", "an array and a mesh, or a function, a number and a mesh", got, fix))
@@ -54,7 +54,8 @@ def shard(x: ArrayLike | Callable[[int, int], Tree], n: int | Mesh, mesh: Mesh |
     if whole:
         with device.together(b"shard"):
             return _whole(x, device, ProcessPart(chosen.rank, chosen.size))
-    assert isinstance(n, int)
+    assert isinstance(n, int | np.integer)
+    n = int(n)
     if not callable(x):
         fix = "pass (x, mesh) to shard an array"
         raise TypeError(explained("shard", "a function of start and stop", type(x).__name__, fix))

@@ -86,7 +86,7 @@ def conv(
 
 def _distances(name: str, given: int | Sequence[int], dims: int) -> tuple[int, ...]:
     found = _integers(given) or ()
-    found = found * dims if isinstance(given, int) else found
+    found = found * dims if isinstance(given, int | np.integer) else found
     if len(found) != dims or any(n < 1 for n in found):
         expected = f"{name} from 1 to {_FARTHEST}, or {dims} of them"
         raise ValueError(explained("conv", expected, repr(given), "pass one for each dim of the window"))
@@ -96,7 +96,7 @@ def _distances(name: str, given: int | Sequence[int], dims: int) -> tuple[int, .
 def _integers(given: Any) -> tuple[int, ...] | None:
     """A number, or some, as ints, None for what they aren't."""
     try:
-        found = tuple([index(n) for n in ([given] if isinstance(given, int) else given)])
+        found = tuple([index(n) for n in ([given] if isinstance(given, int | np.integer) else given)])
     except TypeError:
         return None
     return found if all(-_FARTHEST <= n <= _FARTHEST for n in found) else None
@@ -114,8 +114,12 @@ def _borders(
             max((-(-n // s) - 1) * s + r - n, 0) for n, r, s in zip(extents, reach, strides, strict=True)
         ]  # more behind than before, as in JAX
         return tuple([n // 2 for n in missing]), tuple([n - n // 2 for n in missing])
-    each: Any = [padding] * dims if isinstance(padding, int) else [] if isinstance(padding, str) else padding
-    pairs = [_integers((p, p) if isinstance(p, int) else p) or () for p in each] if np.iterable(each) else []
+    each: Any = (
+        [padding] * dims if isinstance(padding, int | np.integer) else [] if isinstance(padding, str) else padding
+    )
+    pairs = (
+        [_integers((p, p) if isinstance(p, int | np.integer) else p) or () for p in each] if np.iterable(each) else []
+    )
     if len(pairs) != dims or any(len(pair) != 2 for pair in pairs):
         expected = f"a number up to {_FARTHEST} as padding, {dims} of them or of pairs of them, 'same' or 'valid'"
         raise ValueError(explained("conv", expected, repr(padding), "pass one of these"))

@@ -304,6 +304,8 @@ def empty_like(
 
 
 def _known_bound(bound: Any) -> Any:
+    if isinstance(bound, np.generic | np.ndarray) and not bound.shape:
+        return bound.item()  # of small integers, `stop - start` would wrap
     if not isinstance(bound, TensorCore):
         return bound
     if bound._value.scope is not None:
@@ -333,10 +335,10 @@ def arange(
             raise ValueError(explained("arange", "finite numbers", bound, "the length must be known"))
     if step == 0:
         raise ValueError(explained("arange", "a step other than 0", 0, "pass a step"))
-    whole = all(isinstance(b, int | np.integer) for b in (start, stop, step))
+    whole = all(isinstance(b, int) for b in (start, stop, step))
     wanted: DType = requested_dtype(dtype) or (int64 if whole else default_dtype())
-    length = max(math.ceil((stop - start) / step), 0) if not whole else len(range(int(start), int(stop), int(step)))
-    counter = ops.iota(TensorType((length,), int64 if wanted.kind == "b" else wanted), 0)
+    length = len(range(int(start), int(stop), int(step))) if whole else max(math.ceil((stop - start) / step), 0)
+    counter = ops.iota(TensorType((length,), int64 if wanted.kind == "b" else wanted.part), 0)
     result = wrap(counter)
     if step != 1:
         result = wrap(ops.mul(counter, step))

@@ -18,7 +18,7 @@ from loopgrad.lazy.numpy.positions_out_of_range import check_positions
 from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import clip
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
-from loopgrad.lazy.tensor.operands import normal_shape
+from loopgrad.lazy.tensor.operands import normal_shape, whole_number
 from loopgrad.lazy.tensor.promotion import promote_all
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
@@ -114,6 +114,7 @@ def _with_axes(t: Tensor, own: int, rank: int, first: int) -> Tensor:
     return reshape(t, (*(1,) * start, *t._value.shape, *(1,) * (missing - start)))
 
 
+MOST_AXES: Final = 64
 mgrid: Final = _Grid(dense=True)
 ogrid: Final = _Grid(dense=False)
 r_: Final = _JoinOfSlices()
@@ -152,7 +153,10 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Tensor, ...]:
     >>> lg.diag_indices(2)
     (Tensor([0, 1], dtype=int64), Tensor([0, 1], dtype=int64))
     """
-    return (arange(n),) * ndim
+    count = whole_number("diag_indices", "a whole number of axes", ndim)
+    if not 0 <= count <= MOST_AXES:
+        raise ValueError(explained("diag_indices", f"0 to {MOST_AXES} axes, as NumPy has", count, "pass fewer"))
+    return (arange(n),) * count
 
 
 def diag_indices_from(x: ArrayLike, /) -> tuple[Tensor, ...]:

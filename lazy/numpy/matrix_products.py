@@ -7,6 +7,8 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
 from loopgrad.graph.errors import ShapeError, explained
@@ -253,7 +255,7 @@ def tensordot(
         summed = partial(tensordot, axes=axes)
         return with_preferred("tensordot", summed, (x, y), precision, preferred_element_type)
     (a, b), were_bool = in_one_dtype("tensordot", (x, y))
-    if isinstance(axes, int):
+    if isinstance(axes, int | np.integer):
         most = min(len(a.shape), len(b.shape))
         if axes > most:
             fix = "pass fewer, or a pair of lists of axes"
@@ -261,8 +263,7 @@ def tensordot(
         left = list(range(len(a.shape) - axes, len(a.shape)))
         right = list(range(axes))
     else:
-        left = [normal_axis("tensordot", d, len(a.shape)) for d in _listed(axes[0])]
-        right = [normal_axis("tensordot", d, len(b.shape)) for d in _listed(axes[1])]
+        left, right = _paired_axes(axes, len(a.shape), len(b.shape))
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         got = f"{a.shape} over {left} with {b.shape} over {right}"
         raise ShapeError(explained("tensordot", "equal extents on the summed axes", got, "check the axes"))
@@ -276,8 +277,14 @@ def tensordot(
     return cast(result, bool_) if were_bool else result
 
 
-def _listed(axes: int | Sequence[int]) -> Sequence[int]:
-    return [axes] if isinstance(axes, int) else axes
+def _paired_axes(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
+    """Axes of either side, each one or some, counted from the front."""
+    try:
+        of_left, of_right = [[x] if isinstance(x, int | np.integer) else list(x) for x in axes]
+    except (TypeError, ValueError):
+        fix = "pass one of these"
+        raise TypeError(explained("tensordot", "a number of axes, or axes of x and of y", repr(axes), fix)) from None
+    return [normal_axis("tensordot", d, left) for d in of_left], [normal_axis("tensordot", d, right) for d in of_right]
 
 
 # ---- diagonals

@@ -15,13 +15,14 @@ from loopgrad.lazy.numpy.creation import arange, zeros, zeros_like
 from loopgrad.lazy.numpy.elementwise import add, divide, multiply, subtract
 from loopgrad.lazy.numpy.movement import concat, ravel, reshape
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
-from loopgrad.lazy.tensor.operands import as_float, meet_arrays, vector_operand
+from loopgrad.lazy.tensor.operands import as_float, meet_arrays, vector_operand, whole_number
 from loopgrad.lazy.tensor.promotion import promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+MOST_INTEGRATIONS: Final = 1000  # each makes a longer polynomial
 PUBLIC: Final = "polyadd polyder polydiv polyint polymul polysub polyval"
 
 
@@ -125,10 +126,11 @@ def polyder(x: ArrayLike, /, m: int = 1) -> Tensor:
     >>> lg.polyder([1, 1, 1])
     Tensor([2, 1], dtype=int64)
     """
+    m = whole_number("polyder", "a number of derivatives", m)
     if m < 0:
         raise ValueError(explained("polyder", "a number of derivatives of at least 0", m, "use lg.polyint"))
     t = _coefficients("polyder", x)
-    for _ in range(m):
+    for _ in range(min(m, t._value.shape[0] + 1)):  # nothing is left then
         count = t._value.shape[0]
         powers = arange(count - 1, 0, -1)
         if not t._value.dtype.is_float:
@@ -141,13 +143,16 @@ def polyder(x: ArrayLike, /, m: int = 1) -> Tensor:
 def polyint(x: ArrayLike, /, m: int = 1, k: ArrayLike | None = None) -> Tensor:
     """The m-th antiderivative of a polynomial, m coefficients longer, with constants `k` (one, or m of them; zeros).
 
-    Of a float dtype, integers give the default float. Raises ValueError for a negative m, ShapeError for other `k`.
+    Of a float dtype, integers give the default float. Raises ValueError for an m below 0 or above 1,000, ShapeError for
+    other `k`.
 
     >>> lg.polyint([2.0, 1.0])
     Tensor([1., 1., 0.], dtype=float64)
     """
-    if m < 0:
-        raise ValueError(explained("polyint", "a number of integrations of at least 0", m, "use lg.polyder"))
+    m = whole_number("polyint", "a number of integrations", m)
+    if not 0 <= m <= MOST_INTEGRATIONS:
+        expected = f"a number of integrations from 0 to {MOST_INTEGRATIONS}"
+        raise ValueError(explained("polyint", expected, m, "use lg.polyder" if m < 0 else "integrate less often"))
     t = _coefficients("polyint", x)
     t = as_float(t)
     constants = ravel(0.0 if k is None else k)

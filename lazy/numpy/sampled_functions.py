@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.types import int64
 from loopgrad.lazy.numpy.creation import ones_like
@@ -190,7 +192,7 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     Tensor([0., 3., 6., 9.], dtype=float64)
     """
     t = as_tensor(x)
-    whole = t._value.dtype.is_integer and isinstance(period, int)
+    whole = t._value.dtype.is_integer and isinstance(period, int | np.integer)
     t = t if whole else as_float(t)
     d = normal_axis("unwrap", axis, len(t._value.shape))
     if not t._value.shape[d]:

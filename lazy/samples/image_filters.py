@@ -16,12 +16,13 @@ from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.numpy.sorting import sort
 from loopgrad.lazy.samples.borders import check_mode, surrounded
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import as_float, normal_axes, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, normal_axes, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+MOST_DERIVATIVES: Final = 1000  # of weights: each multiplies their polynomial
 PUBLIC_NDIMAGE: Final = (
     "convolve convolve1d correlate correlate1d gaussian_filter gaussian_filter1d gaussian_gradient_magnitude "
     "gaussian_laplace laplace maximum_filter median_filter minimum_filter percentile_filter prewitt rank_filter sobel "
@@ -140,8 +141,10 @@ def gaussian_filter1d(
     >>> lg.ndimage.gaussian_filter1d([0.0, 1.0, 0.0], 0.25)
     Tensor([3.35237708e-04, 9.99329525e-01, 3.35237708e-04], dtype=float64)
     """
-    if order < 0:
-        raise ValueError(explained("gaussian_filter1d", "an order of at least 0", order, "it counts derivatives"))
+    order = whole_number("gaussian_filter1d", "a number of derivatives as order", order)
+    if not 0 <= order <= MOST_DERIVATIVES:
+        expected = f"an order from 0 to {MOST_DERIVATIVES}"
+        raise ValueError(explained("gaussian_filter1d", expected, order, "it counts derivatives"))
     if radius is None:
         sigma = float(sigma)
         radius = int(truncate * sigma + 0.5)

@@ -59,6 +59,7 @@ MACLAURIN: Final = (
     -3617 / 10670622842880000, 43867 / 5109094217170944000, -174611 / 802857662698291200000,
 )  # fmt: skip
 REFLECTED: Final = 20  # orders of polygamma up to it are reflected at 1/2
+MOST_FACTORS: Final = 170  # of a factorial that is a float
 LEAST: Final = 1e-30  # from there on Laurent's series of two terms is exact
 TINY: Final = 1e-17  # of a number up to which the gamma function is 1 / x
 INFINITY, NAN = float("inf"), float("nan")
@@ -358,20 +359,19 @@ def polygamma(n: int, x: ArrayLike, /) -> Tensor:
     >>> lg.special.polygamma(1, [1.0, 2.0])
     Tensor([1.64493407, 0.64493407], dtype=float64)
     """
-    if isinstance(n, bool) or not isinstance(n, int):
+    if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise TypeError(explained("polygamma", "a Python int as the order", type(n).__name__, "the order is fixed"))
-    if n < 0:
-        raise ValueError(explained("polygamma", "an order of at least 0", n, "it counts derivatives"))
+    n = int(n)
+    if not 0 <= n <= MOST_FACTORS:
+        fix = "it counts derivatives, and no larger factorial is a float"
+        raise ValueError(explained("polygamma", f"an order from 0 to {MOST_FACTORS}", n, fix))
     if n == 0:
         return digamma(x)
     return of_domain("polygamma", partial(_polygamma, n), x)
 
 
 def _polygamma(n: int, x: Tensor) -> Tensor:
-    try:
-        factor = float(math.factorial(n)) * (-1.0) ** (n + 1)
-    except OverflowError:
-        raise ValueError(explained("polygamma", "an order up to 170", n, "its factorial is no float")) from None
+    factor = float(math.factorial(n)) * (-1.0) ** (n + 1)
     order = zeros_like(x) + float(n + 1)
     if n > REFLECTED:
         return factor * hurwitz(order, x)

@@ -376,7 +376,7 @@ class Tensor(Operators):
         >>> lg.ones((2, 3, 4)).transpose(1, 0, 2).shape
         (3, 2, 4)
         """
-        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int | np.integer) else axes or None
         return movement.transpose(self, given)
 
     def copy(self, order: str = "C") -> Tensor:

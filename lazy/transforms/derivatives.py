@@ -16,6 +16,8 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.autodiff.forward import jvp_emit
 from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
@@ -113,10 +115,10 @@ def _alias(what: str, x: Any, name: str, integers: bool) -> Tensor:
 def _positions(what: str, argnums: int | Sequence[int], count: int) -> list[int]:
     given = list(argnums) if isinstance(argnums, Sequence) else [argnums]
     for a in given:
-        if not isinstance(a, int) or not -count <= a < count:
+        if not isinstance(a, int | np.integer) or not -count <= a < count:
             fix = "arguments to differentiate are passed by position"
             raise GradientError(explained(what, f"argnums below {count} (the positional arguments)", repr(a), fix))
-    found = [a % count for a in given]
+    found = [int(a) % count for a in given]
     if len(set(found)) != len(found):
         raise GradientError(explained(what, "argnums that name each argument once", argnums, "leave one of them out"))
     return found
@@ -213,7 +215,7 @@ def _gradient_function(
             found = _conjugates(found)
         known = dict(zip(floats, found, strict=True))
         gradients = point.rebuilt([known.get(w) for w in point.wrt], [primal])
-        gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
+        gradient = gradients[0] if not isinstance(argnums, Sequence) else tuple(gradients)
         return ((primal, aux) if has_aux else primal), gradient
 
     return evaluate
@@ -387,7 +389,7 @@ def jacrev(
             # one row needs no batch, in which a loop would run for several examples
             batch = vmap(row)(seeds) if len(seeds) != 1 else map_leaves(lambda x: expand_dims(x, 0), row(seeds[0]))
             rows.append(_unraveled(batch, as_tensor(leaf)._value.shape))
-        chosen_rows = [r[0] if isinstance(argnums, int) else r for r in rows]
+        chosen_rows = [r[0] if not isinstance(argnums, Sequence) else r for r in rows]
         matrix = unflatten(structure, chosen_rows)
         return (matrix, aux) if has_aux else matrix
 
@@ -454,7 +456,7 @@ def jacfwd(
                 _require_kind("jacfwd", [s._value for s in stacked], True, "results")
             columns.append([_input_last(s._value, leaf._value.shape) for s in stacked])
         trees = [unflatten(structure, [c[j] for c in columns]) for j in range(len(columns[0]))]
-        matrix = unflatten(out_structure, [t[0] if isinstance(argnums, int) else t for t in trees])
+        matrix = unflatten(out_structure, [t[0] if not isinstance(argnums, Sequence) else t for t in trees])
         return (matrix, aux) if has_aux else matrix
 
     again = partial(jacfwd, argnums=argnums, has_aux=has_aux, holomorphic=holomorphic)

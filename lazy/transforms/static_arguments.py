@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from loopgrad.graph.errors import explained
 from loopgrad.lazy.tensor.static_identity import STATIC_CLASSES, RefusedError, identity
 from loopgrad.lazy.tensor.trees import (
@@ -141,7 +143,7 @@ class StaticParameters:
     __slots__ = ("names", "positions")
 
     def __init__(self, fun: Callable[..., Any], argnums: int | Sequence[int], argnames: str | Sequence[str]) -> None:
-        given = [argnums] if isinstance(argnums, int) else list(argnums)
+        given = [argnums] if isinstance(argnums, int | np.integer) else list(argnums)
         named = [argnames] if isinstance(argnames, str) else list(argnames)
         self.positions: frozenset[int] = frozenset()
         self.names: Names = frozenset()
@@ -197,7 +199,7 @@ def _resolved(
 
 
 def _position(given: int, count: int | None) -> int:
-    if not isinstance(given, int) or isinstance(given, bool):
+    if not isinstance(given, int | np.integer) or isinstance(given, bool):
         raise TypeError(explained("compile", "static_argnums of ints", repr(given), "names go into static_argnames"))
     if count is None and given < 0:
         fix = "count from the front, or use static_argnames"
@@ -205,7 +207,7 @@ def _position(given: int, count: int | None) -> int:
     if count is not None and not -count <= given < count:
         expected = f"static_argnums from {-count} to {count - 1}, the function's positional parameters"
         raise ValueError(explained("compile", expected, given, "count the parameters"))
-    return given if count is None else given % count
+    return int(given) if count is None else int(given) % count
 
 
 # ---- names for messages

@@ -20,7 +20,7 @@ from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
-from loopgrad.lazy.tensor.operands import joined_shape
+from loopgrad.lazy.tensor.operands import joined_shape, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -31,6 +31,18 @@ PUBLIC_LINALG: Final = (
     "invpascal khatri_rao leslie pascal toeplitz"
 )
 LARGEST_EXACT: Final = 34  # binomials of larger matrices leave 64 bits
+LARGEST_PASCAL: Final = 515  # and of these floats
+LARGEST_INT64: Final = 14  # inverses of larger Hilbert matrices leave 64 bits
+LARGEST_INVHILBERT: Final = 203  # whose elements are floats
+
+
+def _size(op: str, given: Any, largest: int) -> int:
+    """How many rows a table has."""
+    n = whole_number(op, "a number of rows", given)
+    if not 0 <= n <= largest:
+        fix = "elements of larger ones are no floats" if n > 0 else "pass a larger one"
+        raise ValueError(explained(op, f"0 to {largest} rows", n, fix))
+    return n
 
 
 def _vector(op: str, x: ArrayLike, least: int = 0) -> Tensor:
@@ -251,12 +263,17 @@ def hilbert(n: int) -> Tensor:
 @repeated
 def invhilbert(n: int, exact: bool = False) -> Tensor:
     """The inverse of `hilbert(n)`, whole numbers: of the default float, or with `exact` of int64, which hold them up to
-    n = 14; OverflowError beyond.
+    n = 14; OverflowError beyond. ValueError for n above 203, whose elements are no floats.
 
     >>> lg.linalg.invhilbert(2, exact=True)
     Tensor([[ 4, -6],
             [-6, 12]], dtype=int64)
     """
+
+    n = _size("invhilbert", n, LARGEST_INVHILBERT)
+    if exact and n > LARGEST_INT64:
+        fix = "leave exact out for floats"
+        raise OverflowError(explained("invhilbert", f"at most {LARGEST_INT64} rows of int64", n, fix))
 
     def element(i: int, j: int) -> int:
         size = (i + j + 1) * comb(n + i, n - j - 1) * comb(n + j, n - i - 1) * comb(i + j, i) ** 2
@@ -279,6 +296,7 @@ def hadamard(n: int, dtype: Any = int) -> Tensor:
     Tensor([[ 1,  1],
             [ 1, -1]], dtype=int64)
     """
+    n = whole_number("hadamard", "a power of 2", n)
     if n < 1 or n & (n - 1):
         raise ValueError(explained("hadamard", "a power of 2", n, "use the next one"))
     i, j = _places(n, n)
@@ -327,6 +345,7 @@ def invpascal(n: int, kind: str = "symmetric", exact: bool = True) -> Tensor:
 
 
 def _pascal(op: str, kinds: Any, n: int, kind: str, exact: bool) -> list[list[int]]:
+    n = _size(op, n, LARGEST_PASCAL)
     if kind not in kinds or (exact and n > LARGEST_EXACT):
         expected = f"kind {' or '.join(map(repr, kinds))}, and at most {LARGEST_EXACT} rows where exact"
         raise ValueError(explained(op, expected, f"{kind!r}, {n} rows", "pass exact=False for floats"))

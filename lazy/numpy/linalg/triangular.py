@@ -96,6 +96,9 @@ def cho_solve(
     >>> lg.linalg.cho_solve((lg.asarray([[2.0, 0.0], [1.0, 2.0]]), True), lg.asarray([8.0, 12.0]))
     Tensor([1., 2.], dtype=float64)
     """
+    if not isinstance(factor, tuple | list) or len(factor) != 2:
+        got = type(factor).__name__
+        raise TypeError(explained("cho_solve", "a factor and which triangle it is", got, "pass what cho_factor gave"))
     triangle, lower = factor
     left, rows, vector = systems("cho_solve", triangle, b)
     if is_empty(left, rows):
@@ -172,6 +175,9 @@ def lu_solve(
     Tensor([1., 2.], dtype=float64)
     """
     option("lu_solve", "trans", trans, (0, 1, 2))
+    if not isinstance(factors, tuple | list) or len(factors) != 2:
+        got = type(factors).__name__
+        raise TypeError(explained("lu_solve", "factors and exchanges of rows", got, "pass what lu_factor gave"))
     packed, swaps = factors
     exchanges = as_tensor(swaps)._value
     if not exchanges.dtype.is_integer:
@@ -180,8 +186,8 @@ def lu_solve(
     if is_empty(left, rows):
         return wrap(_as_given(zeros(rows.shape, rows), vector))
     order = ops.broadcast_to(_order(exchanges, left.shape[-1]), left.shape[:-1])
-    unit = {"lower": True, "unit_diagonal": True, "transpose": trans != 0}
-    plain = {"lower": False, "unit_diagonal": False, "transpose": trans != 0}
+    unit = {"lower": True, "unit_diagonal": True, "transpose": bool(trans)}
+    plain = {"lower": False, "unit_diagonal": False, "transpose": bool(trans)}
     rows = mx.conj(rows) if trans == 2 else rows
     if trans == 0:
         x = mx.solve_triangular(left, mx.solve_triangular(left, mx.rows_at(rows, order), **unit), **plain)

@@ -61,6 +61,9 @@ REFUSED = {
     "an extent of several": (lambda m: m.broadcast_to(m.asarray(X), np.array([1.5, 2.0])), TypeError),
     "zeros of dtype 0": (lambda m: m.zeros(2, 0), TypeError),
     "ones of dtype 3": (lambda m: m.ones(2, 3), TypeError),
+    "tensordot over no axes": (lambda m: m.tensordot(m.asarray(M), m.asarray(M), axes=None), TypeError),
+    "polyint a word of times": (lambda m: m.polyint(m.asarray(X), "a"), TypeError),
+    "the diagonal of a fraction of axes": (lambda m: m.diag_indices(2, 1.5), TypeError),
 }  # fmt: skip
 
 

@@ -1,0 +1,81 @@
+"""Counts, axes and bounds that are NumPy's numbers, or arrays without axes, mean what Python's mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopgrad as lg
+
+ONE, TWO, ZERO = np.int64(1), np.int32(2), np.int8(0)
+M = np.arange(6.0).reshape(2, 3)
+SYSTEM = np.array([[0.0, 2.0], [4.0, 1.0]])
+ROW = lg.asarray(M[None, :1])
+WINDOW = lg.ones((1, 1, 2))
+
+ALIKE: dict[str, tuple[Any, Any]] = {
+    "arange of an array": (lambda: lg.arange(np.array(3)), lambda: lg.arange(3)),
+    "arange by an array": (lambda: lg.arange(0, 6, np.array(2)), lambda: lg.arange(0, 6, 2)),
+    "arange down from a small integer": (lambda: lg.arange(np.uint8(5), 3, -0.5), lambda: lg.arange(5, 3, -0.5)),
+    "unwrap": (lambda: lg.unwrap([0, 3, 6], period=np.int64(4)), lambda: lg.unwrap([0, 3, 6], period=4)),
+    "strides": (lambda: lg.conv(ROW, WINDOW, stride=TWO), lambda: lg.conv(ROW, WINDOW, stride=2)),
+    "padding": (lambda: lg.conv(ROW, WINDOW, padding=ONE), lambda: lg.conv(ROW, WINDOW, padding=1)),
+    "pairs of padding": (lambda: lg.conv(ROW, WINDOW, padding=[ONE]), lambda: lg.conv(ROW, WINDOW, padding=[1])),
+    "tensordot": (lambda: lg.tensordot(M, M.T, axes=ONE), lambda: lg.tensordot(M, M.T, axes=1)),
+    "tensordot of pairs": (lambda: lg.tensordot(M, M, axes=(ONE, [1])), lambda: lg.tensordot(M, M, axes=(1, [1]))),
+    "lu_solve": (lambda: _solved(ONE), lambda: _solved(1)),
+    "polygamma": (lambda: lg.special.polygamma(ONE, [0.5]), lambda: lg.special.polygamma(1, [0.5])),
+    "transpose": (lambda: lg.ones(3).transpose(ZERO), lambda: lg.ones(3).transpose(0)),
+    "argnums": (lambda: lg.grad(lg.multiply, argnums=ONE)(2.0, 3.0), lambda: lg.grad(lg.multiply, argnums=1)(2.0, 3.0)),
+    "jacobian": (lambda: lg.jacfwd(lg.multiply, argnums=ONE)(2.0, 3.0), lambda: lg.asarray(2.0)),
+    "static_argnums": (lambda: lg.compile(lg.multiply, static_argnums=ONE)(lg.ones(2), 3.0), lambda: lg.ones(2) * 3.0),
+    "vmap": (lambda: lg.vmap(lg.sum, in_axes=ONE)(M), lambda: lg.sum(lg.asarray(M), axis=0)),
+    "shard": (lambda: lg.gather_all(lg.shard(lg.arange, TWO, lg.mesh())), lambda: lg.arange(2)),
+}  # fmt: skip
+
+
+def _solved(trans: Any) -> Any:
+    return lg.linalg.lu_solve(lg.linalg.lu_factor(SYSTEM), lg.asarray([4.0, 6.0]), trans=trans)
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_numbers_of_numpy(case: str) -> None:
+    found, expected = [f() for f in ALIKE[case]]
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+
+
+def test_the_diagonal_of_as_many_axes() -> None:
+    assert [x.tolist() for x in lg.diag_indices(np.array(2), np.array(3))] == [[0, 1]] * 3
+
+
+def test_complex_ranges() -> None:
+    np.testing.assert_array_equal(lg.arange(1, 3, dtype=lg.complex64), np.arange(1, 3, dtype=np.complex64))
+
+
+LONG: dict[str, Any] = {
+    "invhilbert": lambda: lg.linalg.invhilbert(2**31),
+    "pascal": lambda: lg.linalg.pascal(2**31, exact=False),
+    "polyint": lambda: lg.polyint([1.0], 2**40),
+    "polygamma": lambda: lg.special.polygamma(2**40, [1.0]),
+    "gaussian_filter1d": lambda: lg.ndimage.gaussian_filter1d([0.0, 1.0], 1.0, order=2**40),
+    "diag_indices": lambda: lg.diag_indices(2, 2**40),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_counts_that_nobody_waits_for_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}: expected .*, got"):
+        LONG[name]()
+
+
+def test_nothing_is_left_of_a_polynomial() -> None:
+    assert lg.polyder([1, 2, 3], 2**40).shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["cho_solve", "lu_solve"])
+def test_factors_that_are_none(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}: expected .*, got int"):
+        getattr(lg.linalg, name)(2, lg.ones(2))
