@@ -29,7 +29,7 @@ from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.read_rows import read_rows
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
-from loopgrad.codegen.targets.cpu.vector.row_patterns import pattern_groups
+from loopgrad.codegen.targets.cpu.vector.row_patterns import row_pattern
 from loopgrad.graph.primitives.shards import ALIGNED, TOGETHER, columns, part_extent
 from loopgrad.graph.types import DType, float64
 
@@ -430,8 +430,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if not single and kernel.running is None:
         width, groups = vectors_of_rows(kernel, width, groups)
         groups = groups_of_rows(kernel, ops, width, groups)
-    patterns = pattern_groups(kernel, width, groups)
-    groups = patterns or groups
+    patterns = row_pattern(kernel, width, groups)
+    width, groups = patterns or (width, groups)
     while groups > 1 and width * groups > widest(kernel, width):
         groups //= 2
     while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
