@@ -9,7 +9,9 @@ programs themselves (`expanded`), or left to compiled code, which spreads them o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from itertools import accumulate
 from math import prod
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from loopgrad.codegen.lower.movement import dim_runs
 from loopgrad.codegen.lower.reduction import UNROLL_PLAIN, UNROLLED_TERMS
-from loopgrad.codegen.math.compensated import added, balanced, rounded
+from loopgrad.codegen.math.compensated import rounded
 from loopgrad.codegen.schedule.products import multiplied_in_lanes
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
@@ -37,13 +39,16 @@ Carried = tuple[Array, ...]
 
 
 class Arrays:
-    """Arithmetic of arrays, for codegen.math.compensated."""
+    """Arithmetic of arrays and of NumPy's scalars, for codegen.math.compensated."""
 
-    add = staticmethod(np.add)
-    sub = staticmethod(np.subtract)
-    lt = staticmethod(np.less)
-    either = staticmethod(np.logical_or)
-    select = staticmethod(np.where)
+    add = staticmethod(operator.add)
+    sub = staticmethod(operator.sub)
+    lt = staticmethod(operator.lt)
+    either = staticmethod(operator.or_)
+
+    @staticmethod
+    def select(m: Any, x: Any, y: Any) -> Any:
+        return np.where(m, x, y) if isinstance(m, np.ndarray) else (x if m else y)
 
 
 ARRAYS: Final[Any] = Arrays()
@@ -63,55 +68,67 @@ def in_order(node: Node, machine: Machine) -> Callable[..., Array] | None:
 
 
 class InOrder:
-    """How terms are combined: see codegen.lower.reduction.Fold."""
+    """How terms along the first axis are combined: see codegen.lower.reduction.Fold. One after the other is what
+    `accumulate` of NumPy's functions does; what each addition lost is found for all of them at once."""
 
     def __init__(self, kind: str, dtype: DType) -> None:
         function = PRIMITIVES[kind].function
         assert function is not None
-        self.combine, self.kind, self.dtype = function, kind, dtype
-        self.compensated = kind == "add"
+        self.combine, self.compensated = function, kind == "add"
+        self.start = np.asarray((identity if self.compensated else of_nothing)(kind, dtype), dtype.np)
 
-    def start(self) -> Carried:
-        nothing = (identity if self.compensated else of_nothing)(self.kind, self.dtype)
-        return (np.asarray(nothing, self.dtype.np),) * (2 if self.compensated else 1)
+    def carried(self, terms: Array) -> Carried:
+        """What is carried after each term."""
+        given = np.empty((len(terms) + 1, *terms.shape[1:]), terms.dtype)
+        given[0], given[1:] = self.start, terms
+        totals = self._accumulated(given)
+        if not self.compensated:
+            return (totals[1:],)
+        return totals[1:], self._accumulated(terms - (totals[1:] - totals[:-1]))  # as compensated.added
 
-    def add(self, carried: Carried, x: Array) -> Carried:
-        if self.compensated:
-            total, rest = carried
-            return added(ARRAYS, total, rest, x)
-        return (self.combine(*carried, x),)
+    def _accumulated(self, terms: Array) -> Array:
+        if isinstance(self.combine, np.ufunc):
+            return self.combine.accumulate(terms)
+        return np.stack([*accumulate(terms, self.combine)])
 
-    def result(self, carried: Carried) -> Array:
+    def one_by_one(self, terms: Array) -> Any:
+        carried = [each[-1] for each in self.carried(terms)]
         return rounded(ARRAYS, *carried) if self.compensated else carried[0]
 
-    def tree(self, terms: Array) -> Array:
-        """Those along the first axis in a balanced tree."""
-        return balanced(self.combine, [*terms])
+    def each(self, terms: Array) -> Array:
+        """The results after each of the terms."""
+        carried = self.carried(terms)
+        return np.asarray(rounded(ARRAYS, *carried)) if self.compensated else carried[0]
 
-    def groups(self, terms: Array, carried: Carried, together: int) -> Carried:
-        """The terms, along the first axis, some at a time."""
+    def tree(self, terms: Array) -> Any:
+        """Those in a balanced tree, as compensated.balanced has it, all pairs of a level at once."""
+        while (count := len(terms)) > 1:
+            pairs = self.combine(terms[: count // 2 * 2 : 2], terms[1::2])
+            terms = pairs if count % 2 == 0 else np.concatenate((pairs, terms[-1:]))
+        return terms[0]
+
+    def groups(self, terms: Array, together: int) -> Array:
+        """Some neighbours along the first axis at a time in a tree, what is left in a smaller one."""
         whole = len(terms) // together * together
-        if whole:
-            each = terms[:whole].reshape(-1, together, *terms.shape[1:])
-            for x in balanced(self.combine, [each[:, i] for i in range(together)]):  # the trees of all groups at once
-                carried = self.add(carried, x)
-        return self.add(carried, self.tree(terms[whole:])) if whole < len(terms) else carried
+        each = terms[:whole].reshape(-1, together, *terms.shape[1:])
+        trees = self.tree(each.swapaxes(0, 1)) if together > 1 else terms
+        return trees if whole == len(terms) else np.concatenate((trees, self.tree(terms[whole:])[None]))
 
-    def loops(self, terms: Array, rank: int, carried: Carried) -> Carried:
+    def loops(self, terms: Array, rank: int) -> Any:
         """The terms along the first `rank` axes, in loops inside each other."""
+        together = UNROLLED_TERMS if self.compensated else 1
         if rank == 1:
-            return self.groups(terms, carried, UNROLLED_TERMS if self.compensated else 1)
-        for inner in terms:
-            carried = self.loops(inner, rank - 1, carried)
-        return carried
+            return self.one_by_one(self.groups(terms, together))
+        grouped = np.moveaxis(self.groups(np.moveaxis(terms, rank - 1, 0), together), 0, rank - 1)
+        return self.one_by_one(grouped.reshape(-1, *terms.shape[rank:]))
 
-    def all(self, terms: Array, rank: int) -> Array:
+    def all(self, terms: Array, rank: int) -> Any:
         """What the terms along the first `rank` axes give."""
         count = prod(terms.shape[:rank])
         if count > UNROLL_PLAIN:
-            return self.result(self.loops(terms, rank, self.start()))
+            return self.loops(terms, rank)
         flat = terms.reshape(count, *terms.shape[rank:])
-        return self.tree(flat) if count <= UNROLLED_TERMS else self.result(self.groups(flat, self.start(), 2))
+        return self.tree(flat) if count <= UNROLLED_TERMS else self.one_by_one(self.groups(flat, 2))
 
 
 def takes_loops(node: Node) -> bool:
@@ -161,11 +178,7 @@ def _running_total(node: Node, machine: Machine) -> Callable[..., Array] | None:
 
     def compute(x: Any) -> Array:
         rows = np.moveaxis(np.asarray(x), axis, 0)
-        result = np.empty_like(rows)
-        carried = how.start()
-        for k in range(extent)[:: -1 if reverse else 1]:
-            carried = how.add(carried, rows[k])
-            result[k] = how.result(carried)
+        result = how.each(rows[::-1])[::-1] if reverse else how.each(rows)
         return np.moveaxis(result, 0, axis)
 
     return compute
@@ -184,6 +197,6 @@ def _product(node: Node) -> Callable[..., Array] | None:
         terms = np.moveaxis(np.multiply(np.asarray(a)[..., None], np.asarray(b)[..., None, :, :]), -2, 0)
         if depth <= UNROLL_PLAIN:
             return np.asarray(how.tree(terms))
-        return np.asarray(how.result(how.groups(terms, how.start(), UNROLLED_TERMS)))
+        return np.asarray(how.loops(terms, 1))
 
     return compute
