@@ -212,6 +212,12 @@ def diagonal(v: Value) -> Value:
     return ops.reduce_sum(ops.select(on, square, 0), (len(batch) + 1,))
 
 
+def diagonal_alone(v: Value) -> Value:
+    """On the diagonal, 0 elsewhere."""
+    *batch, m, n = v.shape
+    return ops.select(_compared("eq", m, n, 0, batch), v, 0)
+
+
 def on_diagonal(v: Value) -> Value:
     """(..., k) as the diagonal of (..., k, k)."""
     *batch, k = v.shape

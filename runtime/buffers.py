@@ -16,6 +16,7 @@ import numpy as np
 from loopgrad.graph.errors import DTypeError, ShapeError
 from loopgrad.graph.types import DTYPES, DType, TensorType
 
+_first_byte, _address = ctypes.c_char.from_buffer, ctypes.addressof
 _DTYPE_OF: dict[np.dtype[Any], DType] = {}
 
 
@@ -35,7 +36,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     """Where the first element of a dense array lies; by another way than NumPy's, of ten times the cost, where it can
     be exported as writable memory."""
     if array.flags.writeable and array.size and array.dtype.kind != "V":  # bfloat16's
-        return ctypes.addressof(ctypes.c_char.from_buffer(array.data))
+        return _address(_first_byte(array))  # type: ignore[arg-type]  # an array exports its memory
     address: int = array.ctypes.data
     return address
 

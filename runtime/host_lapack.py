@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_char_p, c_int64, c_void_p
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,8 @@ SIDE_BY_SIDE: Final = 128  # rows up to which OpenBLAS works on one matrix with 
 WORTH_A_THREAD: Final = 1 << 22  # multiplications: Python hands out a share of them in milliseconds
 UPPER, LOWER, RIGHT, UNIT, AS_IT_IS, TURNED = [c_char_p(letter) for letter in (b"U", b"L", b"R", b"U", b"N", b"T")]
 NEAR: Final = 1 << 18  # bytes of matrices that stand by columns at a time
+NUMBERS: Final = 1024  # that are remembered
+ARGUMENTS: Final = {"potrf": 5, "getrf": 6, "laswp": 7, "trsv": 8, "trsm": 11}
 LONG_CALL: Final = 64  # rows from which on calls of several threads hold each other up little
 
 
@@ -84,9 +86,12 @@ def routine(name: str) -> Routine | None:
     if library() is None:
         return lambda attrs, operands, _: REFERENCE[name](attrs, *operands)
 
+    how = ROUTINES.get(name) or partial(by_numpy, name)
+
     def done(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tuple[Array, ...]:
         """On complex arrays, where pairs are given."""
-        how = ROUTINES.get(name) or partial(by_numpy, name)
+        if "pairs" not in attrs:
+            return how(attrs, operands, threads)
         return factorisations.on_pairs(lambda attrs, *arrays: how(attrs, arrays, threads))(attrs, *operands)
 
     return done
@@ -97,17 +102,29 @@ def routine(name: str) -> Routine | None:
 
 @cache
 def _function(name: str, dtype: np.dtype[Any]) -> Any:
-    return getattr(library(), f"scipy_{LETTERS[dtype.name]}{name}_64_")
+    """A subroutine of Fortran's, whose arguments are addresses."""
+    function = getattr(library(), f"scipy_{LETTERS[dtype.name]}{name}_64_")
+    function.argtypes, function.restype = [c_void_p] * ARGUMENTS[name], None
+    return function
 
 
+@lru_cache(maxsize=NUMBERS)
 def _int(value: int) -> Any:
+    """The address of a number, which no routine changes."""
     return byref(c_int64(value))
 
 
-def _at(array: Array) -> list[c_void_p]:
+@cache
+def _one(dtype: np.dtype[Any]) -> tuple[int, Array]:
+    """The address of a 1, and what holds it."""
+    one = np.ones(1, dtype)
+    return address_of(one), one
+
+
+def _at(array: Array) -> Sequence[int]:
     """Where each of its first axis lies; it is dense."""
     first, step = address_of(array), array.nbytes // max(len(array), 1)
-    return [c_void_p(first + i * step) for i in range(len(array))]
+    return range(first, first + len(array) * step, step) if step else [first] * len(array)
 
 
 class _OneThread:
@@ -119,24 +136,29 @@ class _OneThread:
         self._usual = 1
 
     def __enter__(self) -> None:
+        get_threads, set_threads = _threads()
         with self._lock:
             if not self._inside:
-                self._usual = _threads("get")()
-                _threads("set")(1)
+                self._usual = get_threads()
+                set_threads(1)
             self._inside += 1
 
     def __exit__(self, *raised: object) -> None:
+        _, set_threads = _threads()
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                _threads("set")(self._usual)
+                set_threads(self._usual)
 
 
 _one_thread: Final = _OneThread()
 
 
-def _threads(verb: str) -> Any:
-    return getattr(library(), f"scipy_openblas_{verb}_num_threads64_")
+@cache
+def _threads() -> tuple[Any, Any]:
+    """What tells and sets how many threads OpenBLAS uses."""
+    opened = library()
+    return tuple([getattr(opened, f"scipy_openblas_{verb}_num_threads64_") for verb in ("get", "set")])
 
 
 def _each(count: int, size: int, work: int, threads: int, one: Callable[[int], None]) -> None:
@@ -185,39 +207,30 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tup
     *batch, m, n = a.shape
     k, count = min(m, n), prod(batch)
     given, packed, swaps = a.reshape(count, m, n), np.empty((count, m, n), a.dtype), np.empty((count, k), np.int64)
-    getrf, swaps_at, height, width = _function("getrf", a.dtype), _at(swaps), _int(m), _int(n)
+    rows = np.empty((count, m), np.int64)  # which row came to each place; laswp moves doubles, as large as they
+    rows[:] = np.arange(m)
+    getrf, laswp = _function("getrf", a.dtype), _function("laswp", np.dtype(np.float64))
+    swaps_at, rows_at, height, width, one, exchanges = _at(swaps), _at(rows), _int(m), _int(n), _int(1), _int(k)
     near = max(NEAR // max(m * n * a.itemsize, 1), 1)
 
     def some(number: int) -> None:
         """Matrices that a core has near stand by columns there."""
         part = slice(number * near, (number + 1) * near)
         columns = given[part].swapaxes(1, 2).copy()  # always: a column lies by columns as it is
-        for at, exchanges in zip(_at(columns), swaps_at[part], strict=True):
-            getrf(height, width, at, height, exchanges, byref(c_int64(0)))
+        for at, partners, places in zip(_at(columns), swaps_at[part], rows_at[part], strict=True):
+            getrf(height, width, at, height, partners, byref(c_int64(0)))
+            laswp(one, places, height, one, exchanges, partners, one)
         packed[part] = columns.swapaxes(1, 2)
 
     _each(-(-count // near), max(m, n), near * m * n * k, threads, some)
     swaps -= 1
-    return packed.reshape(a.shape), swaps.reshape(*batch, k), exchanged(swaps, m).reshape(*batch, m)
-
-
-def exchanged(swaps: Array, m: int) -> Array:
-    """Which row came to each place, by whom it was exchanged with in turn (counted from 0)."""
-    rows = np.empty((len(swaps), m))
-    rows[:] = np.arange(m)
-    laswp, k = _function("laswp", rows.dtype), swaps.shape[1]
-    counted = np.ascontiguousarray(swaps + 1)
-    one, height, count = _int(1), _int(m), _int(k)
-    for row, exchanges in zip(_at(rows), _at(counted), strict=True):
-        laswp(one, row, height, one, count, exchanges, one)
-    return rows.astype(np.int64)
+    return packed.reshape(a.shape), swaps.reshape(*batch, k), rows.reshape(*batch, m)
 
 
 def _solve_in_place(steps: Sequence[Mapping[str, Any]], a: Array, x: Array, threads: int) -> None:
     """`x` becomes inv(op(a)) @ x, for one triangle after the other; (count, n, n) and (count, n, k), both dense."""
     count, n, k = x.shape
-    factor = np.ones(1, x.dtype)
-    (alpha,), triangles, at, height, width = _at(factor), _at(a), _at(x), _int(n), _int(k)
+    alpha, triangles, at, height, width = _one(x.dtype)[0], _at(a), _at(x), _int(n), _int(k)
     solves: list[tuple[Any, Sequence[Any]]] = []
     for attrs in steps:
         triangle, unit = UPPER if attrs["lower"] else LOWER, UNIT if attrs["unit_diagonal"] else AS_IT_IS
@@ -249,7 +262,12 @@ def solve_factored(attrs: Mapping[str, Any], operands: Sequence[Array], threads:
     places, right = rows.reshape(-1, n, 1), b.reshape(-1, n, k)
     turned = attrs["transpose"]
     steps = [{"lower": lower, "unit_diagonal": lower, "transpose": turned} for lower in (not turned, turned)]
-    x = right.copy() if turned else right[np.arange(len(right))[:, None], places[..., 0]]
+    if turned:
+        x = right.copy()
+    elif len(right) == 1:
+        x = right[0].take(places[0, :, 0], axis=0)[None]
+    else:
+        x = right[np.arange(len(right))[:, None], places[..., 0]]
     _solve_in_place(steps, factors, x, threads)
     if turned:
         ordered = np.empty_like(x)

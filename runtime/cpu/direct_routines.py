@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from loopgrad.codegen.program import MatmulStep, RoutineStep
+from loopgrad.codegen.program import MatmulStep
 from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.products.products_interface import SHAPE, shape_words
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives import PRIMITIVES, factorisations
-from loopgrad.graph.primitives.primitive import Array
+from loopgrad.graph.primitives.primitive import Array, Attrs
 from loopgrad.graph.types import TensorType
+from loopgrad.runtime import host_lapack
 from loopgrad.runtime.buffers import address_of
 from loopgrad.runtime.cpu import host_calls
 from loopgrad.runtime.cpu.context import release
@@ -87,11 +88,12 @@ def factorisation_is_settled(node: Node) -> bool:
 
 def factorisation(node: Node, pool: NativePool) -> tuple[Routine, int]:
     """What factorises, and its work."""
-    step = RoutineStep(node.op, (), (), tuple(sorted(node.attrs.items())))
     types = [v.type for v in node.results if isinstance(v.type, TensorType)]
+    factorise = host_lapack.routine(node.op)
+    assert factorise is not None
 
-    def compute(_attrs: object, *arrays: Any) -> tuple[Array, ...]:
-        results = host_calls.routine(step, [np.ascontiguousarray(a) for a in arrays], pool.threads)
+    def compute(attrs: Attrs, *arrays: Any) -> tuple[Array, ...]:
+        results = factorise(attrs, [np.ascontiguousarray(a) for a in arrays], pool.threads)
         return tuple([np.asarray(r, t.dtype.np).reshape(t.shape) for r, t in zip(results, types, strict=True)])
 
     shape = node.operands[0].shape
