@@ -34,7 +34,6 @@ WORTH_A_THREAD: Final = 1 << 22  # multiplications: Python hands out a share of 
 UPPER, LOWER, RIGHT, UNIT, AS_IT_IS, TURNED = [c_char_p(letter) for letter in (b"U", b"L", b"R", b"U", b"N", b"T")]
 NEAR: Final = 1 << 18  # bytes of matrices that stand by columns at a time
 NUMBERS: Final = 1024  # that are remembered
-ARGUMENTS: Final = {"potrf": 5, "getrf": 6, "laswp": 7, "trsv": 8, "trsm": 11}
 LONG_CALL: Final = 64  # rows from which on calls of several threads hold each other up little
 
 
@@ -101,10 +100,10 @@ def routine(name: str) -> Routine | None:
 
 
 @cache
-def _function(name: str, dtype: np.dtype[Any]) -> Any:
-    """A subroutine of Fortran's, whose arguments are addresses."""
+def _function(name: str, dtype: np.dtype[Any], arguments: int) -> Any:
+    """A subroutine of Fortran's, with so many arguments, which are addresses."""
     function = getattr(library(), f"scipy_{LETTERS[dtype.name]}{name}_64_")
-    function.argtypes, function.restype = [c_void_p] * ARGUMENTS[name], None
+    function.argtypes, function.restype = [c_void_p] * arguments, None
     return function
 
 
@@ -190,7 +189,7 @@ def cholesky(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) 
     (a,) = operands
     n = a.shape[-1]
     result = np.tril(a).reshape(-1, n, n)
-    potrf, at, size = _function("potrf", a.dtype), _at(result), _int(n)
+    potrf, at, size = _function("potrf", a.dtype, 5), _at(result), _int(n)
 
     def one(i: int) -> None:
         failed = c_int64(0)
@@ -209,7 +208,7 @@ def lu(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tup
     given, packed, swaps = a.reshape(count, m, n), np.empty((count, m, n), a.dtype), np.empty((count, k), np.int64)
     rows = np.empty((count, m), np.int64)  # which row came to each place; laswp moves doubles, as large as they
     rows[:] = np.arange(m)
-    getrf, laswp = _function("getrf", a.dtype), _function("laswp", np.dtype(np.float64))
+    getrf, laswp = _function("getrf", a.dtype, 6), _function("laswp", np.dtype(np.float64), 7)
     swaps_at, rows_at, height, width, one, exchanges = _at(swaps), _at(rows), _int(m), _int(n), _int(1), _int(k)
     near = max(NEAR // max(m * n * a.itemsize, 1), 1)
 
@@ -236,10 +235,10 @@ def _solve_in_place(steps: Sequence[Mapping[str, Any]], a: Array, x: Array, thre
         triangle, unit = UPPER if attrs["lower"] else LOWER, UNIT if attrs["unit_diagonal"] else AS_IT_IS
         if k == 1:  # a vector before the matrix, as Fortran sees both, is one behind the other
             turned = AS_IT_IS if attrs["transpose"] else TURNED
-            solves.append((_function("trsv", x.dtype), (triangle, turned, unit, height)))
+            solves.append((_function("trsv", x.dtype, 8), (triangle, turned, unit, height)))
         else:
             turned = TURNED if attrs["transpose"] else AS_IT_IS
-            solves.append((_function("trsm", x.dtype), (RIGHT, triangle, turned, unit, width, height, alpha)))
+            solves.append((_function("trsm", x.dtype, 11), (RIGHT, triangle, turned, unit, width, height, alpha)))
 
     def one(i: int) -> None:
         for solve, arguments in solves:
