@@ -30,6 +30,7 @@ from loopgrad.graph.key import encode_attrs
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import NO_ATTRS, Graph, Node, Value
 from loopgrad.graph.primitives import (
+    BARE,
     BY_HOST,
     INDEXING,
     KEEPING_SPLATS,
@@ -349,8 +350,7 @@ class Planner:
             if key is not None and node.op not in INDEXING:
                 self.programs.remember(key, function, work)
             return function, None, operands
-        assert primitive.reference is not None
-        return primitive.reference, node.attrs, operands
+        return BARE[node.op], node.attrs, operands
 
     def _of_ours(self, node: Node, size: int) -> Planned:
         """As above, of what the code generator decides."""
@@ -445,6 +445,7 @@ class Planner:
         """A reduction across the lanes of a kernel, by a program of its own for each row."""
         from loopgrad.codegen.targets.cpu.vector.lanes import SETTLED, SHORTEST_ROW  # late: as above
         from loopgrad.graph.identities import identity  # late: as above
+        from loopgrad.runtime.cpu.in_order import extremes_first  # late: as above
 
         shape, axes, type = node.operands[0].shape, node.attrs["axes"], node.results[0].type
         assert isinstance(type, TensorType)
@@ -452,16 +453,15 @@ class Planner:
         if lanes > SETTLED or extent < SHORTEST_ROW or type.dtype.bits == 16:
             raise NotDirect
         self.segments.add((lanes, extent))
-        reduce = self.programs.expanded.rows(
-            node.op, type.dtype, extent, identity(PRIMITIVES[node.op].combine, type.dtype)
-        )  # fmt: skip
+        nothing = identity(PRIMITIVES[node.op].combine, type.dtype)
+        reduce = self.programs.expanded.rows(node.op, type.dtype, extent, nothing)
         perm = (*[d for d in range(len(shape)) if d not in axes], *axes)
 
         def compute(x: Any) -> Any:
             return reduce(np.asarray(x).transpose(perm).reshape(-1, extent)).reshape(type.shape)
 
         self.work += type.size * (CALL + extent)
-        return compute, None, node.operands
+        return extremes_first(node, compute), None, node.operands
 
     def _alone(self, node: Node, exponent: float | None) -> Planned:
         program = self.programs.alone(node, exponent)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from itertools import accumulate
-from math import prod
+from math import isinf, prod
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lanes import FEW_VECTORS
 from loopgrad.graph.identities import identity, of_nothing
 from loopgrad.graph.nodes import Node
-from loopgrad.graph.primitives import COMBINES, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
+from loopgrad.graph.primitives import BARE, COMBINES, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.primitives.primitive import Array
 from loopgrad.graph.types import DType
 
@@ -59,7 +59,8 @@ def in_order(node: Node, machine: Machine) -> Callable[..., Array] | None:
     if node.results[0].dtype.kind != "f":
         return None
     if node.op in REDUCTIONS:
-        return _reduction(node)
+        function = _reduction(node)
+        return None if function is None else extremes_first(node, function)
     if node.op in RUNNING_TOTALS:
         return _running_total(node, machine)
     if PRIMITIVES[node.op].kind is Kind.CONTRACTION:
@@ -129,6 +130,20 @@ class InOrder:
             return self.loops(terms, rank)
         flat = terms.reshape(count, *terms.shape[rank:])
         return self.tree(flat) if count <= UNROLLED_TERMS else self.one_by_one(self.groups(flat, 2))
+
+
+def extremes_first(node: Node, in_turn: Callable[[Any], Array]) -> Callable[[Any], Array]:
+    """What reduces as `in_turn` does. The largest and smallest elements NumPy finds at once; which of equal ones that
+    is shows only in the sign of a zero, and which NaN in its bits: there they are taken in turn."""
+    if not isinf(identity(COMBINES[node.op], node.operands[0].dtype)):
+        return in_turn  # sums and products
+    reduced, attrs = BARE[node.op], node.attrs
+
+    def compute(x: Any) -> Array:
+        (found,) = reduced(attrs, x)
+        return found if ((found < 0) | (found > 0)).all() else in_turn(x)
+
+    return compute
 
 
 def takes_loops(node: Node) -> bool:

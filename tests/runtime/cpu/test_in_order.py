@@ -117,6 +117,21 @@ def test_rows_of_any_length_are_combined_in_one_order_whatever_is_computed_besid
         assert checked(trace(several, [TensorType(shape, dtype)])[0]) == 1
 
 
+@pytest.mark.parametrize(("shape", "axes"), [((5,), (0,)), ((4, 30), (1,)), ((3, 100), (1,))])
+def test_extremes_that_are_zero_or_no_numbers(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    def both(x: Value) -> tuple[Value, ...]:
+        return tuple([emit(op, (x,), {"axes": axes})[0] for op in ("reduce_max", "reduce_min")])
+
+    graph, device = trace(both, [TensorType(shape, float64)])[0], CpuDevice()
+    program, compiled = device.direct(graph, DEFAULT_OPTIONS), device.compile(graph, DEFAULT_OPTIONS)
+    assert program is not None
+    rng = np.random.default_rng(1)
+    for numbers in ([0.0, -0.0], [0.0, -0.0, 1.0], [-0.0, 0.0, -1.0], [1.0, 2.0, np.nan, -np.nan], [1.0, np.inf]):
+        given = [device.put(rng.choice(numbers, shape))]
+        for a, b in zip(program.run(given), compiled.run(given), strict=True):
+            assert same_bits(a.array, b.array), (numbers, a.array, b.array)
+
+
 def test_what_might_share_a_kernel_with_another_order_is_compiled() -> None:
     def rows_and_all(x: Value) -> tuple[Value, ...]:
         return (ops.reduce_sum(x, (1,)), ops.reduce_sum(ops.mul(x, x), (0, 1)))
