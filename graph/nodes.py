@@ -198,6 +198,11 @@ def noted_node(value: Noted) -> Node:
     return node
 
 
+def passing_node(value: Value) -> Node | None:
+    """As above, of any value: none is made that stays."""
+    return noted_node(value) if type(value) is Noted else value.node
+
+
 def node_so_far(value: Value) -> Node | None:
     """The node that gives a value, where somebody has looked at it."""
     if type(value) is not Noted:
@@ -207,7 +212,8 @@ def node_so_far(value: Value) -> Node | None:
 
 def is_zero(value: Value) -> bool:
     """Whether all elements are a constant 0, or -0.0."""
-    return value.node is not None and value.node.op == "const" and value.node.attrs["value"] == 0
+    attrs = attrs_of_const(value)
+    return attrs is not None and attrs["value"] == 0
 
 
 def attrs_of_const(value: Value) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from loopgrad.graph.build import at, emit, emit_each, user_location
-from loopgrad.graph.nodes import NO_ATTRS, Value, is_zero
+from loopgrad.graph.nodes import NO_ATTRS, Value, is_zero, passing_node
 from loopgrad.graph.primitives.primitive import dtype_error, shape_error, tensor_type
 from loopgrad.graph.region_ops import call as call
 from loopgrad.graph.region_ops import for_loop as for_loop
@@ -168,7 +168,7 @@ ge = _binary("ge")
 def accumulate(total: Value, term: Value) -> Value:
     """total + term of a derivative. Where one of the two is a product a target may round product and sum at once:
     how a derivative is rounded is written down nowhere, unlike what a NumPy program computes."""
-    if total.dtype.kind == "c" and (_parts_known(total) or _parts_known(term)):
+    if total.dtype.kind == "c" and (_known_parts(total) or _known_parts(term)):
         re = _accumulated_part(real_part(total), real_part(term))
         return join(re, _accumulated_part(imaginary_part(total), imaginary_part(term)))
     return emit("add", (total, term), CONTRACT)[0]
@@ -248,16 +248,17 @@ from_pairs = _unary("from_pairs")
 def real_part(v: Value) -> Value:
     """The real part of a tangent or cotangent, by what it was joined from where that is known. (Of any other value
     somebody may ask for the derivative, which wouldn't find the way back to it.)"""
-    return v.node.operands[0] if v.node is not None and _parts_known(v) else real(v)
+    return real(v) if (known := _known_parts(v)) is None else known[0]
 
 
 def imaginary_part(v: Value) -> Value:
     """As `real_part`."""
-    return v.node.operands[1] if v.node is not None and _parts_known(v) else imag(v)
+    return imag(v) if (known := _known_parts(v)) is None else known[1]
 
 
-def _parts_known(v: Value) -> bool:
-    return v.node is not None and v.node.op == "complex"
+def _known_parts(v: Value) -> tuple[Value, ...] | None:
+    node = passing_node(v)
+    return node.operands if node is not None and node.op == "complex" else None
 
 
 # ---- movement

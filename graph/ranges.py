@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import Scope
-from loopgrad.graph.nodes import Noted, Value, noted_node
+from loopgrad.graph.nodes import Value, passing_node
 from loopgrad.graph.primitives import PRIMITIVES
 from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.types import DType
@@ -106,7 +106,7 @@ class _RangeWalk:
                 return scope.ranges[value]
             if value in scope.lifted:
                 return self.residues(scope.lifted[value], depth)
-        made_by = noted_node(value) if type(value) is Noted else value.node  # none is made that stays
+        made_by = passing_node(value)
         if made_by is None or value.dtype.kind == "b":
             return None
         rule = PRIMITIVES[made_by.op].interval

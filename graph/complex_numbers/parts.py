@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loopgrad.graph import ops
-from loopgrad.graph.nodes import Value
+from loopgrad.graph.nodes import Value, attrs_of_const, passing_node
 
 Parts = tuple[Value, Value]
 
@@ -17,12 +17,11 @@ def parts(z: Value) -> Parts:
 
 def complex_constant(z: Value) -> complex | None:
     """The number that all elements are, where the value is made of constants."""
-    if z.dtype.kind != "c" or z.node is None or z.node.op != "complex":
+    node = passing_node(z) if z.dtype.kind == "c" else None
+    if node is None or node.op != "complex":
         return None
-    re, im = [v.node for v in z.node.operands]
-    if re is None or im is None or not re.op == im.op == "const":
-        return None
-    return complex(re.attrs["value"], im.attrs["value"])
+    re, im = map(attrs_of_const, node.operands)
+    return None if re is None or im is None else complex(re["value"], im["value"])
 
 
 def joined(z: Parts) -> Value:
