@@ -75,7 +75,7 @@ def _total(op: str, initial: int, of_bools: str, **text: str) -> Callable[..., T
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _TOTAL.format(name=op, initial=initial, **text)
-    return function
+    return repeated(function)
 
 
 def _moved_on(v: Value, axis: int, reverse: bool, initial: int, drop: bool) -> Value:
@@ -109,7 +109,7 @@ def _extremum(op: str, **text: str) -> Callable[..., Tensor]:
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _EXTREMUM.format(name=op, **text)
-    return function
+    return repeated(function)
 
 
 cumsum = _total(

@@ -28,22 +28,24 @@ if TYPE_CHECKING:
     from loopgrad.lazy.tensor.call_programs import CallProgram
 
 
-MOST_FIRST: Final = 1 << 12  # bytes of an operand that is computed before the call
+MOST_FIRST: Final = 1 << 15  # bytes of an operand that is computed before the call
 
 
 class CallResults(Siblings):
-    """The tensors that a call gave, with these `values`. `program` makes that of some of them, by their positions; it
-    takes the `operands`."""
+    """The tensors that a call gave, with these `values`, each of which so many operations of the call itself read.
+    `program` makes that of some of them, by their positions; it takes the `operands`."""
 
-    __slots__ = ("operands", "program", "values")
+    __slots__ = ("operands", "program", "read", "values")
 
     def __init__(
         self,
         tensors: Sequence[TensorCore],
         program: Callable[[tuple[int, ...]], CallProgram],
         operands: Sequence[Value],
+        read: Sequence[int],
     ) -> None:
         super().__init__(tensors)
+        self.read = read
         self.values = [t._value for t in tensors]
         self.program = program
         self.operands = operands
@@ -74,9 +76,10 @@ class CallResults(Siblings):
         computed of them yet that somebody may ask for."""
         if not COUNTED:
             return False
-        for value, member, seen in zip(self.values, self.members, map(getrefcount, self.values), strict=True):
+        counted = map(getrefcount, self.values)
+        for value, member, seen, read in zip(self.values, self.members, counted, self.read, strict=True):
             t = member()
-            alone = LISTED + (type(value) is not Noted or len(value.note) > NODE)
+            alone = LISTED + read + (type(value) is not Noted or len(value.note) > NODE)
             if t is not None and t._value is value:
                 alone += 1 if t._view is None else 1 + t._view.refers_to(value)
             if seen != alone:
@@ -100,7 +103,7 @@ class CallResults(Siblings):
 def _listed() -> int:
     """What `getrefcount` gives, as it is asked above, for a value that nobody else refers to."""
     values = [Noted(TensorType((), float64), "alias", (), NO_ATTRS, None)]
-    seen = [n for value, _, n in zip(values, [None], map(getrefcount, values), strict=True)]
+    seen = [n for value, _, n, _ in zip(values, [None], map(getrefcount, values), [0], strict=True)]
     return seen[0]
 
 

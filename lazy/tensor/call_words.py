@@ -18,6 +18,7 @@ from loopgrad.lazy.tensor.function_words import Reached, function_parts
 MOST_OPERANDS: Final = 24
 MOST_WORDS: Final = 512  # a list may hold itself
 MOST_BYTES: Final = 1 << 10  # of an array that a function reads
+NUMBERS: Final = frozenset({bool, int, float, complex})  # classes that stand for dtypes
 PLAIN: Final = frozenset({int, bool, str, NoneType, DType})
 
 
@@ -77,6 +78,8 @@ class _CallWords:
                 words += (cls, x)
             elif cls is float:
                 words += (cls, x or str(x))  # a zero has a sign
+            elif cls is complex:
+                words += (cls, str(x))  # as above
             elif cls is tuple or cls is list:
                 words += (cls, len(x))
                 if cls is list and self.within:
@@ -94,7 +97,7 @@ class _CallWords:
         return True
 
     def _add_further(self, x: Any, cls: type) -> bool:
-        """The words of a dict, a function, and of arrays that a function reads."""
+        """The words of a dict, a number of NumPy's, a dtype, a function, and of arrays that a function reads."""
         words = self.words
         if cls is dict:
             words += (cls, len(x), *x)
@@ -102,10 +105,14 @@ class _CallWords:
                 self.reached.held = True  # type: ignore[union-attr]
             few = len(x) <= MOST_OPERANDS and len(words) <= MOST_WORDS
             return few and all(type(k) is str for k in x) and self.add([*x.values()])
-        if self.within and (cls is np.ndarray or isinstance(x, np.generic)):
+        if isinstance(x, np.generic) or (self.within and cls is np.ndarray):
             words += (cls, x.dtype, x.shape, x.tobytes() if x.nbytes <= MOST_BYTES else None)
-            self.reached.held = True  # type: ignore[union-attr]
+            if self.within:
+                self.reached.held = True  # type: ignore[union-attr]
             return x.nbytes <= MOST_BYTES and x.dtype.kind in "biufc"
+        if isinstance(x, np.dtype) or (cls is type and (x in NUMBERS or issubclass(x, np.generic))):
+            words.append(x)
+            return True
         if not callable(x):
             return False
         if self.reached is None:

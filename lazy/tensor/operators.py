@@ -23,7 +23,7 @@ from loopgrad.graph.lift import BAKED
 from loopgrad.graph.location import LOCATIONS, user_location
 from loopgrad.graph.nodes import NO_ATTRS, Location, Noted, Value
 from loopgrad.graph.python_numbers import stands_for_number
-from loopgrad.graph.types import bfloat16, bool_, int64
+from loopgrad.graph.types import DType, bfloat16, bool_, float64, int64
 from loopgrad.lazy.numpy import elementwise, matrix_products
 from loopgrad.lazy.tensor.core import PYTHON_SCALARS, TensorCore, cast_value, forget_dead, note_holder, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
@@ -129,7 +129,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         latest = None if one is None else one.further.get(mine)
         if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
             return _again(self.__class__, op, (a, latest[1]), latest[2], self._weak, live)
-        if floats and (cls is float or cls is int) and (dtype := a.type.dtype).kind == "f" and dtype is not bfloat16:
+        if floats and _is_beside(cls, dtype := a.type.dtype, self._weak) and dtype is not bfloat16:
             if one is not None and (live := AMBIENT.plain) is not None:
                 latest = _beside(one, mine, op, other)
                 if latest is not None:
@@ -143,7 +143,7 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         latest = None if one is None else one.further.get(behind)
         if latest is not None and latest[0] is other and (live := AMBIENT.plain) is not None:
             return _again(self.__class__, op, (latest[1], a), latest[2], self._weak, live)
-        if floats and (cls is float or cls is int) and (dtype := a.type.dtype).kind == "f" and dtype is not bfloat16:
+        if floats and _is_beside(cls, dtype := a.type.dtype, self._weak) and dtype is not bfloat16:
             if one is not None and (live := AMBIENT.plain) is not None:
                 latest = _beside(one, behind, op, other, True)
                 if latest is not None:
@@ -152,6 +152,14 @@ def _binary(op: str, function: Function, kinds: str) -> tuple[Method, Method]:
         return function(other, self) if isinstance(other, _OPERANDS) else NotImplemented
 
     return method, reflected
+
+
+def _is_beside(cls: type, dtype: DType, weak: bool) -> bool:
+    """Whether what is computed of elements and a number of this class has their dtype, which is a float: one of
+    Python's, or one of NumPy's of the same dtype."""
+    if cls is float or cls is int:
+        return dtype.kind == "f"
+    return cls is np.float64 and dtype is float64 and not weak
 
 
 def _of_numbers(function: Function, kinds: str = "") -> Function:
@@ -196,7 +204,7 @@ def _comparison(op: str, function: Function) -> Method:
                 if live is not None and (found := one.further.get((op, b.expression))) is not None:
                     return _again(cls, op, (a, b), found, self._weak, live)
                 return _wrapped(self, emit_alike(op, a, b, None), self._weak)
-        elif t.dtype.kind == "f" and (cls is float or cls is int):
+        elif _is_beside(cls, t.dtype, self._weak):
             if live is not None:
                 latest = one.further.get(mine)
                 if latest is None or latest[0] is not other:

@@ -73,9 +73,9 @@ class Made(NamedTuple):
 class Recipe(NamedTuple):
     """What a call noted with some settings, after the values of its operands and the leaves that it `captured`, which
     it made itself. `container`: of what is made; None for a tensor alone. `sited`: whether regions or errors name the
-    line of the call. `program`: makes that of some results, where lines can't know it. `siblings`: its tensors are
-    better computed together. `traced`: it calls functions of the user's. Without steps: nothing that could be noted
-    again."""
+    line of the call. `program`: makes that of some results, where lines can't know it; each of these is `read` by so
+    many operations. `siblings`: its tensors are better computed together. `traced`: it calls functions of the user's.
+    Without steps: nothing that could be noted again."""
 
     config: Config
     captured: tuple[Leaf, ...]
@@ -84,6 +84,7 @@ class Recipe(NamedTuple):
     container: Callable[[list[Any]], Any] | None
     sited: bool
     program: Callable[[tuple[int, ...]], CallProgram] | None
+    read: tuple[int, ...]
     siblings: bool
     traced: bool
 
@@ -98,7 +99,7 @@ class _Opened(NamedTuple):
     operands: list[Value]
 
 
-_NOTHING: Final = Recipe(current(), (), (), (), None, False, None, False, False)
+_NOTHING: Final = Recipe(current(), (), (), (), None, False, None, (), False, False)
 _UNKNOWN: Final = _NOTHING._replace(sited=True)  # of a call that wasn't met
 
 
@@ -123,6 +124,7 @@ class Calls:
         seldom = self._missed > MOST_MISSED and self._missed % SELDOM != 0 and not self._often
         words = None if seldom else call_words(args, options, tensors, operands)
         if words is None:
+            operands.clear()  # where the function asks for elements, it is counted what refers to values
             return function(*args, **options)
         known, loc = self._known, user_location(2)
         recipe = known.get(words, _UNKNOWN)
@@ -137,6 +139,7 @@ class Calls:
                 operands[0].expression.further[self] = recipe.config, step
             return made_again(recipe, tensors, operands, loc)
         if recipe is _NOTHING:
+            operands.clear()  # as above
             return function(*args, **options)
         if recipe is not _UNKNOWN:
             result, learned = self._learned(partial(function, *args, **options), tensors, operands, loc, words[0])
@@ -153,6 +156,7 @@ class Calls:
         if len(known) >= MOST_KNOWN:
             known.clear()
         known[words] = None  # most calls are made once
+        operands.clear()  # as above
         return function(*args, **options)
 
     def _opened(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> _Opened | None:
@@ -192,7 +196,11 @@ class Calls:
         elif recipe.steps:
             recipe = _shortened(recipe, [*operands, *recipe.captured])
         types = [v.type for v in (*operands, *recipe.captured)]
-        return result, recipe._replace(program=_program(recipe, types)) if recipe.steps else recipe
+        if recipe.steps and (program := _program(recipe, types)) is not None:
+            places = [place for step in recipe.steps for place in step.operands if type(place) is int]
+            counts = tuple([places.count(m.place) for m in recipe.made])
+            recipe = recipe._replace(program=program, read=counts)
+        return result, recipe
 
 
 def _number_leaf(x: Any) -> Any:
@@ -309,7 +317,7 @@ def made_again(recipe: Recipe, tensors: Sequence[TensorCore], operands: Sequence
     values = noted(recipe.steps, given, loc)
     each = [_tensor(made, values, tensors) for made in recipe.made]
     if recipe.program is not None:
-        CallResults(each, recipe.program, given)
+        CallResults(each, recipe.program, given, recipe.read)
     elif recipe.siblings:
         Siblings(each)
     return each[0] if recipe.container is None else recipe.container(each)
@@ -357,7 +365,7 @@ def _recipe(
     made = tuple([Made(places[t._value], t._weak, w) for t, w in zip(each, ways, strict=True) if w is not None])
     sited = any(step.op in RAISING or type(step) is NodeStep or REFUSED in step.attrs for step in steps)
     siblings = len(each) > 1 and any(type(t._history) is Siblings for t in each)
-    return Recipe(current(), captured, tuple(steps), made, container, sited, None, siblings, False)
+    return Recipe(current(), captured, tuple(steps), made, container, sited, None, (), siblings, False)
 
 
 def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:

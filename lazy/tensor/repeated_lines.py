@@ -237,7 +237,8 @@ class Lines:
         line = known.get(words)
         if line is not None and line.versions() is not None:
             return line
-        known[words] = self._learned((value,), found)
+        if line is not _USUAL:
+            known[words] = self._learned((value,), found)
         return None
 
     def note(self, words: Words) -> None:
@@ -272,7 +273,7 @@ class Lines:
                     counts[operand] += 1
         walk = walked(outputs)
         if not walk.plain or walk.marks():
-            return None
+            return _USUAL if walk.plain else None
         graph, given = walk.cut(outputs)
         versions = SESSION.found(graph, self.device, self.config.options)[0]
         places: dict[Value, int] = {leaf: i for i, leaf in enumerate(leaves)}
@@ -316,6 +317,7 @@ class _BySettings:
 
 
 SETTINGS: Final = _BySettings()
+_USUAL: Final = Line(lambda: None, (), (), [], [], 0, {})  # type: ignore[arg-type]  # for lines with tests
 
 
 def forget() -> None:

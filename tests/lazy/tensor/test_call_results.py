@@ -31,6 +31,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "transform": lambda xp, x: xp.fft.fft(x),
     "fit": lambda xp, x: xp.polyfit(xp.asarray(b), x, 1),
     "diagonal": lambda xp, x: xp.diagonal(x) + xp.linalg.trace(x),
+    "least squares": lambda xp, x: xp.linalg.lstsq(x, xp.asarray(b))[0],
+    "places among edges": lambda xp, x: xp.digitize(x, xp.linspace(-1.0, 5.0, 4)),
+    "complex numbers": lambda xp, x: xp.abs(xp.exp(1j * x)),
+    "numbers of NumPy": lambda xp, x: (x / np.sqrt(2.0 * np.pi) > np.float64(0.25)) * xp.cumsum(x, 1),
 }
 
 
