@@ -164,6 +164,8 @@ class Lowering:
         self.errors: list[ErrorSite] = []
         self.split: set[int] = set()  # extents below which lane digits were divided
         self.mismatched: list[Value] = []  # read at an index that isn't the lane's, as far as digits tell
+        self.beforehand: set[Value] = set()  # outside of regions, what each lane computes of its own before it is read
+        self.unlike: frozenset[Value] = frozenset()  # what only has as many rows as there are lanes
 
     # ---- indices
 

@@ -69,7 +69,11 @@ def _settled(ctx: Lowering, live: Live, outputs: Iterable[Value] | None) -> Mapp
     def count(value: Value) -> int:
         return ctx.register_count(value.shape) if outputs is not None or ctx.leads(value.shape) else arrays.MOST + 1
 
-    return arrays.kept_values(list(live.needed), outputs or (), count)
+    found = arrays.kept_values(list(live.needed), outputs or (), count)
+    if outputs is None:
+        found = {v: many for v, many in found.items() if v not in ctx.unlike}
+        ctx.beforehand |= found.keys()
+    return found
 
 
 def lane_prefix(ctx: Lowering, updates: Value) -> Index:

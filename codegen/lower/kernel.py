@@ -108,16 +108,22 @@ class BuiltKernel:
 
 
 def build_kernel(request: KernelRequest, settings: Settings) -> BuiltKernel:
-    """Lower until the domain has every boundary that the accesses ask for."""
+    """Lower until the domain has every boundary that the accesses ask for, and lanes compute nothing beforehand that
+    others read."""
     boundaries = set(_fixed(request)) - {1, request.lanes}
+    unlike: frozenset[Value] = frozenset()
     while True:
         dims = _dims(request, boundaries)
-        builder = _Builder(request, settings, dims)
+        builder = _Builder(request, settings, dims, unlike)
         builder.run()
         missing = builder.ctx.split - boundaries
-        if not missing or _dims(request, boundaries | missing) == dims:
+        if missing and _dims(request, boundaries | missing) != dims:
+            boundaries |= missing
+            continue
+        others = builder.ctx.beforehand.intersection(builder.ctx.mismatched)
+        if not others:
             break
-        boundaries |= missing
+        unlike |= others
     if builder.ctx.mismatched:
         raise NotLaneLocal(builder.ctx.mismatched[0])
     return builder.finish()
@@ -183,10 +189,12 @@ def _reduced_size(node: Node, lanes: int) -> int:
 
 
 class _Builder:
-    def __init__(self, request: KernelRequest, settings: Settings, dims: tuple[int, ...]) -> None:
+    def __init__(
+        self, request: KernelRequest, settings: Settings, dims: tuple[int, ...], unlike: frozenset[Value]
+    ) -> None:
         self.request = request
         self.ctx = Lowering(settings, RULES, dims, request.lane_loops)
-        self.ctx.rolled = request.rolled
+        self.ctx.rolled, self.ctx.unlike = request.rolled, unlike
         self.frame = Frame(dict(request.stored))
         self.reductions: list[Reduction] = []
         self.running: RunningTotal | None = None
