@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Final, NamedTuple
 
+from loopgrad.codegen.factorisations.by_library import NEEDED
 from loopgrad.codegen.options import IN_COLUMNS
 from loopgrad.graph.nodes import Node
 from loopgrad.graph.primitives.factorisations import batch_rank, extents
@@ -16,7 +17,7 @@ from loopgrad.graph.primitives.factorisations import batch_rank, extents
 MOST: Final = 32  # rows and columns, whose code is written out
 MOST_PIVOTED: Final = 16  # those where pivots are looked for, which one invocation does for all
 FEWEST: Final = 9  # those that a lane has in registers are fewer (QR factors of 24 x 5 take it half the time)
-WORTH_IT: Final = 17  # matrices; fewer are calls of a library
+WORTH_IT: Final = 17  # matrices; fewer are calls of a library, where there is one
 
 
 def _itself(node: Node) -> int:
@@ -47,4 +48,8 @@ def in_columns(node: Node, library: frozenset[str]) -> bool:
     if IN_COLUMNS not in library or node.op not in ROWS or "pairs" in node.attrs or not prod(node.results[0].shape):
         return False
     row, count = ROWS[node.op], prod(node.operands[0].shape[: batch_rank(node)])
-    return count >= WORTH_IT and min(extents(node, 0)) >= FEWEST and row.largest(node) <= row.most
+    if row.largest(node) > row.most:
+        return False
+    if count >= WORTH_IT:
+        return min(extents(node, 0)) >= FEWEST
+    return NEEDED not in library and max(extents(node, 0)) >= FEWEST
