@@ -32,6 +32,7 @@ WORKGROUP_ROW: Final = 16  # and its multiples
 SHORTEST_HELD: Final = 8  # elements of a row that comes back
 MOST_LOOKED_AT: Final = 32
 ALONG_ROWS: Final = frozenset({*ELEMENTWISE, "broadcast", "reshape", "const", "iota"})
+SPREADING: Final = frozenset({"mul", "add", "sub", "neg", "broadcast", "reshape", "cast", "const"})
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
 
 
@@ -218,7 +219,8 @@ class Partition:
             if self._across(node, n):
                 self._ends(node, (), n)
                 return Role.REDUCE
-            self.store(operand)
+            for v in self._less_to_store(operand):
+                self.store(v)
         shape, axes = operand.shape, node.attrs["axes"]
         wide = [a for a in axes if shape[a] != 1]
         count = prod(shape[a] for a in wide)
@@ -233,6 +235,23 @@ class Partition:
                 return Role.REDUCE
         self._share_work(node)
         return Role.INLINE
+
+    def _less_to_store(self, value: Value) -> Sequence[Value]:
+        """What is in memory for a reduction of the value by other lanes than those that make it: itself, or what it is
+        products and the like of, where that has fewer elements: two columns times each other, of all pairs of them."""
+        size, pending, seen, less = prod(value.shape), [value], {value}, dict[Value, None]()
+        while pending and len(seen) <= MOST_LOOKED_AT:
+            v = pending.pop()
+            if prod(v.shape) < size:
+                less[v] = None
+                continue
+            if v.node is None or self.role[v.node] is not Role.INLINE or v.node.op not in SPREADING:
+                return [value]
+            fresh = [o for o in v.node.operands if o not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+        fewer = not pending and sum(prod(v.shape) for v in less) < size
+        return [v for v in less if v.node is not None] if fewer else [value]
 
     def _by_workgroups(self, node: Node, length: int) -> bool:
         """Whether a GPU's workgroups reduce short rows. Lanes that read a row each get in each other's way in caches

@@ -80,3 +80,14 @@ def test_what_a_product_reads_is_made_by_rows() -> None:
     assert kernel.domain == (MANY_ROWS,)
     expected = np.vander(x, 3, increasing=True)
     np.testing.assert_allclose(np.asarray(powers.T @ powers), expected.T @ expected, rtol=1e-13)
+
+
+def test_rows_are_stored_rather_than_all_products_of_their_elements() -> None:
+    x = np.random.default_rng(2).normal(size=8 * MANY_ROWS)
+    given = lg.asarray(x)
+    powers = lg.stack([given**k for k in range(6)], axis=1)
+    total = lg.sum(powers[:, :, None] * powers[:, None], axis=0)
+    program = schedule(extract([total._value], [given._value]))
+    assert max(slot.type.size for slot in program.slots) == 6 * len(x)
+    expected = np.vander(x, 6, increasing=True)
+    np.testing.assert_allclose(np.asarray(total), expected.T @ expected, rtol=1e-12)
