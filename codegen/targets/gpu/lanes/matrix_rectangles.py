@@ -243,7 +243,7 @@ class MatrixRectangle(GroupCode):
         whole_row = self.plus(self.row, self.wide(below))
         column = self.plus(self.column, self.wide(beside))
         inside = [self.test("SLessThan", whole_row, p.m)] if p.m % p.tall else []
-        if p.n % SUMS == 0 and self.results.vectors:
+        if p.n % SUMS == 0:
             self._inside(inside, column, partial(self._stored, whole_row, column, values))
             return
         for i, value in enumerate(values):

@@ -24,6 +24,8 @@ from loopgrad.codegen.targets.gpu.lanes.tiles import divided
 from loopgrad.graph.types import sum_dtype
 
 WORD: Final = 4  # bytes of the narrowest vector
+SECTOR: Final = 32  # bytes that come from memory together
+BANKS: Final = 32  # of memory of a workgroup
 
 
 class Operand(NamedTuple):
@@ -160,7 +162,8 @@ class Rectangle:
         p, e = self.product, self.e
         along, side = (p.depth if operand.k_step == 1 else operand.side), self._loaded_at_once(operand)
         found, lines = [], dict[Val, tuple[Val, Val | None]]()
-        for high, low in self._shared_out(operand.side * p.depth // side, along // side):
+        share = self._shared_out_by_lines if operand.k_step == 1 else self._shared_out
+        for high, low in share(operand.side * p.depth // side, along // side):
             k, line = (self._times(low, side), high) if operand.k_step == 1 else (high, self._times(low, side))
             if line not in lines:
                 lines[line] = self._whole_line(operand, first, line)
@@ -194,6 +197,22 @@ class Rectangle:
         high, low = self._split(self.own, along)
         for first in range(0, count, group):
             yield self._sum(high, first // along), self._sum(low, first % along)
+
+    def _shared_out_by_lines(self, count: int, along: int) -> Iterator[tuple[Val, Val]]:
+        """The same, of lines with so many pieces along the terms. Invocations side by side load a sector of each of
+        some lines: they write to all banks of the workgroup's memory then, where lines are neighbours."""
+        group, near = self.product.group, min(along, SECTOR // (self.product.depth // along * self.given.itemsize))
+        tall = BANKS // max(near, 1)
+        if near < 1 or group < BANKS or count < along * tall:
+            yield from self._shared_out(count, along)
+            return
+        block, own = self._split(self.own, BANKS)
+        line, low = self._split(own, near)
+        high, piece = self._split(block, along // near)
+        for first in range(0, count // BANKS, group // BANKS):
+            above, beside = divmod(first, along // near)
+            whole = self._sum(self._times(self._sum(high, above), tall), line)
+            yield whole, self._sum(self._times(self._sum(piece, beside), near), low)
 
     def _first_address(self, operand: Operand, line: Val, k: Val) -> Val:
         """Of the element of the first slab."""
@@ -297,7 +316,7 @@ class Rectangle:
 
     def _side(self) -> int:
         """Elements side by side that are stored at once."""
-        side, itemsize = min(NEXT, self.product.wide) if self.results.vectors else 1, self.result.itemsize
+        side, itemsize = min(NEXT, self.product.wide), self.result.itemsize
         while side > 1 and (self.row_length % side or side * itemsize > VECTOR_BYTES):
             side //= 2
         return side if side * itemsize >= WORD else 1
@@ -313,8 +332,12 @@ class Rectangle:
             for column, variable in zip(columns, line, strict=True):
                 b.shared_set(self.memory, self._sum(first, column), b.get(variable, self.type))
         b.barrier()
-        self._each(area, lambda place: self._store_some(*self._split(place, p.broad), self._joined(place, area)))
+        self._each(area, partial(self._store_joined, area))
         b.barrier()
+
+    def _store_joined(self, area: int, place: Val, side: int) -> None:
+        totals = [self._joined(self._sum(place, i), area) for i in range(side)]
+        self._store_some(*self._split(place, self.product.broad), *totals)
 
     def _joined(self, place: Val, area: int) -> Val:
         b = self.b
@@ -324,15 +347,18 @@ class Rectangle:
             total = b.exact("FAdd", self.type, total, more)
         return total
 
-    def _each(self, count: int, body: Callable[[Val], None]) -> None:
-        """body(place) for so many places, of which this invocation takes every `group`th."""
+    def _each(self, count: int, body: Callable[[Val, int], None]) -> None:
+        """body(place, side) for so many places, of which this invocation takes every `group`th `side`, which lie beside
+        each other."""
         p, b = self.product, self.b
-        turns = count // p.group
-        if self.results.direct(turns):
+        side = min(self._side(), count // p.group)
+        turns, step = count // (p.group * side), p.group * side
+        first = self._times(self.own, side)
+        if self.results.direct(turns * side):
             for turn in range(turns):
-                body(self._sum(self.own, turn * p.group))
+                body(self._sum(first, turn * step), side)
             return
-        counted(self.e, b.const("i32", turns), lambda turn: body(self._sum(self._times(turn, p.group), self.own)))
+        counted(self.e, b.const("i32", turns), lambda turn: body(self._sum(self._times(turn, step), first), side))
 
     def _store_by_rows(self, sums: list[list[Variable]]) -> None:
         """One row of every invocation at a time, through memory of the workgroup, where the slabs were."""
@@ -356,12 +382,12 @@ class Rectangle:
         for column, variable in zip(columns, line, strict=True):
             self.b.shared_set(self.memory, self._sum(start, column), self.b.get(variable, self.type))
 
-    def _store_left(self, row: Val, place: Val) -> None:
+    def _store_left(self, row: Val, place: Val, side: int) -> None:
         """`row`: of the first invocations' elements; those of the next ones are NEXT further."""
         p = self.product
         y, column = self._split(place, p.broad)
-        value = self.b.shared_get(self.memory, place, self.type)
-        self._store_some(self._sum(row, self._times(y, min(NEXT, p.high))), column, value)
+        values = [self.b.shared_get(self.memory, self._sum(place, i), self.type) for i in range(side)]
+        self._store_some(self._sum(row, self._times(y, min(NEXT, p.high))), column, *values)
 
     def _store_some(self, row: Val, column: Val, *values: Val) -> None:
         """Elements side by side, from that row and column of the rectangle on, where they are inside."""

@@ -9,6 +9,7 @@ from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.steps import all_steps
 from loopgrad.codegen.targets.gpu.lanes import product_plan
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
+from loopgrad.codegen.targets.nvptx.target import compile_program
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.region_ops import traced_for
@@ -129,3 +130,21 @@ def test_epilogues_in_loops():
     for _ in range(3):
         x = wanted(w, x, b)
     np.testing.assert_allclose(got, x, rtol=0, atol=2e-6)
+
+
+def gated(x, w, y):
+    return [ops.mul(ops.matmul(x, w), ops.sub(y, ops.mul(y, y)))]
+
+
+@pytest.mark.parametrize("rows", [64, 128])
+def test_epilogues_read_and_write_vectors(monkeypatch, rows):
+    """Of sums in registers, and of those that slices leave in memory of the workgroup."""
+    monkeypatch.setattr(product_plan, "FEW_RECTANGLES", 1)
+    shapes = [(rows, 32), (32, 128), (rows, 128)]
+    code = bytes(compile_program(scheduled(gated, [array(*shape) for shape in shapes]), DEFAULT_OPTIONS).code).decode()
+    (product,) = [kernel for kernel in code.split(".entry")[1:] if "fma.rn.f32" in kernel]
+    assert {line.split()[0] for line in product.splitlines() if "\tst.global" in line} == {"st.global.v4.b32"}
+    arrays = [array(*shape, seed=i) for i, shape in enumerate(shapes)]
+    (got,) = run(scheduled(gated, arrays), arrays)
+    x, w, y = arrays
+    np.testing.assert_allclose(got, (x.astype(np.float64) @ w) * (y - y * y), rtol=1e-5, atol=1e-4)
