@@ -13,6 +13,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import MANY_ELEMENTS, MANY_LANES, SHORT_BLOCK, long_row
+from loopgrad.codegen.schedule.cost import AGAIN, own_cost
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.points import made_by_rows
 from loopgrad.codegen.schedule.products import matmul_source, matrix_lanes, multiplied_in_lanes
@@ -32,7 +33,6 @@ WORKGROUP_ROW: Final = 16  # and its multiples
 SHORTEST_HELD: Final = 8  # elements of a row that comes back
 MOST_LOOKED_AT: Final = 32
 ALONG_ROWS: Final = frozenset({*ELEMENTWISE, "broadcast", "reshape", "const", "iota"})
-SPREADING: Final = frozenset({"mul", "add", "sub", "neg", "broadcast", "reshape", "cast", "const"})
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
 
 
@@ -238,19 +238,20 @@ class Partition:
 
     def _less_to_store(self, value: Value) -> Sequence[Value]:
         """What is in memory for a reduction of the value by other lanes than those that make it: itself, or what it is
-        products and the like of, where that has fewer elements: two columns times each other, of all pairs of them."""
-        size, pending, seen, less = prod(value.shape), [value], {value}, dict[Value, None]()
+        made of in few operations, where that has fewer elements: two columns times each other, of all pairs of them."""
+        size, pending, seen, less, cost = prod(value.shape), [value], {value}, dict[Value, None](), 0.0
         while pending and len(seen) <= MOST_LOOKED_AT:
             v = pending.pop()
             if prod(v.shape) < size:
                 less[v] = None
                 continue
-            if v.node is None or self.role[v.node] is not Role.INLINE or v.node.op not in SPREADING:
+            if v.node is None or self.role[v.node] is not Role.INLINE or v.node.op not in ALONG_ROWS:
                 return [value]
+            cost += own_cost(v.node)
             fresh = [o for o in v.node.operands if o not in seen]
             seen.update(fresh)
             pending.extend(fresh)
-        fewer = not pending and sum(prod(v.shape) for v in less) < size
+        fewer = not pending and cost <= AGAIN and sum(prod(v.shape) for v in less) < size
         return [v for v in less if v.node is not None] if fewer else [value]
 
     def _by_workgroups(self, node: Node, length: int) -> bool:
