@@ -6,9 +6,9 @@ number again. Integers add up alike in any order, so bits don't depend on it. A 
 below the largest one: 76 bits for 2**24 terms. A support kernel rounds the limbs to a float.
 
 Lanes first try to do with one exponent for all (window_sum), in the same memory. It costs 20 bytes an element, of
-float64 28. Where few elements have terms, that much a term, and 4 bytes an element: terms are numbered, each element
-learns the highest number of its terms, and has its sums there. (Demmel and Nguyen, Fast Reproducible Floating-Point
-Summation, 2013, find a maximum first for the same end.)
+float64 28. Where few elements have terms, that much a term, and 4 bytes an element, which needn't be cleared: terms are
+numbered, each element learns the number of one of its terms, whichever comes last, and has its sums there. (Demmel and
+Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a maximum first for the same end.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SumTable:
     """The scratch block of `sums` sums. Words of 64 bits: HEADER; of each sum 32 bits, 1 + the exponent of its largest
     term (0: there is none) and marks; its limbs, of which the `adjacent` first ones come first, then all next ones.
     Where terms are numbered, which `sums` counts then, there follow 1 + each one's element (0: there is no such term)
-    and for each of the `elements` 32 bits, 1 + the highest of its terms' numbers (0: there is none)."""
+    and for each of the `elements` 32 bits, the number of one of its terms; anything, where it has none."""
 
     sums: int
     limbs: int
@@ -66,6 +66,11 @@ class SumTable:
     @property
     def numbers(self) -> int:
         return self.owners + (self.sums if self.elements else 0)
+
+    @property
+    def cleared(self) -> int:
+        """The words that are 0 at first."""
+        return self.numbers
 
     @property
     def words(self) -> int:
@@ -150,7 +155,9 @@ class LargestTerm(Accumulator):
 
 @dataclass(frozen=True, slots=True)
 class NumberedTerms(Accumulator):
-    """Of the launch that numbers terms: each says of which element it is, and the element learns the highest number."""
+    """Of the launch that numbers terms: each says of which element it is, and the element learns a number. Which one
+    doesn't matter: sums are the same wherever they are made. (So Briggs and Torczon, An Efficient Representation for
+    Sparse Sets, 1993, do without a table that is cleared.)"""
 
     blocks: ClassVar[int] = 1
 
@@ -161,11 +168,10 @@ class NumberedTerms(Accumulator):
         own = next(i for i, writer in enumerate(places) if writer is op)
         number = b.inst("IMul", "i64", e.lane, b.const("i64", len(places)))
         number = b.inst("IAdd", "i64", number, b.const("i64", own))
-        one, words = b.const("i64", 1), e.table.scratch[block]
+        words = e.table.scratch[block]
         owner = e.at(e.offset(words, 8 * self.table.owners), number, 8)
-        b.store(owner, b.inst("IAdd", "i64", index, one))
-        highest = e.at(e.offset(words, 8 * self.table.numbers), index, 4)
-        b.atomic("AtomicUMax", highest, e.resize(b.inst("IAdd", "i64", number, one), "i32"))
+        b.store(owner, b.inst("IAdd", "i64", index, b.const("i64", 1)))
+        b.store(e.at(e.offset(words, 8 * self.table.numbers), index, 4), e.resize(number, "i32"))
 
     def way(self, kernel: Kernel) -> str:
         return "the numbers of terms"
@@ -175,9 +181,8 @@ def place_of_sum(e: Emitter, block: int, index: Val, table: SumTable) -> Val:
     """Of an element that has terms: where its sum is among all."""
     if not table.elements:
         return index
-    b = e.b
-    number = b.load(e.at(e.offset(e.table.scratch[block], 8 * table.numbers), index, 4), "i32", invariant=True)
-    return b.inst("ISub", "i64", e.resize(number, "i64", signed=False), b.const("i64", 1))
+    number = e.b.load(e.at(e.offset(e.table.scratch[block], 8 * table.numbers), index, 4), "i32", invariant=True)
+    return e.resize(number, "i64", signed=False)
 
 
 def not_failed(i: Instructions, words: Val) -> Val:

@@ -305,7 +305,7 @@ def around_window(
     """As around_accumulator, for sums in fixed point."""
     table, param, dtype = acc.repair.table, acc.param, kernel.params[acc.param].dtype
     terms = only_terms(kernel, param)
-    before = [Dispatch(support.add(fill_kernel(int64, 0)), table.words, (block,))]
+    before = [Dispatch(support.add(fill_kernel(int64, 0)), table.cleared, (block,))]
     if table.elements:
         before.append(of_terms(terms, NumberedTerms(param, table), block, support, 0))
     before.append(of_terms(sampled(terms), SampledTerms(param), block, support))

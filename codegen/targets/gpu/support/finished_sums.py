@@ -154,7 +154,7 @@ def _read_sum(b: _Ops, place: KValue, table: SumTable) -> _Sum:
     if table.elements:
         owner = b.one("load", int64, b.integer("add", place, table.owners), param=0)
         element = b.integer("max", b.integer("sub", owner, 1), 0)
-        here = b.one("eq", bool_, _word(b, element, table.numbers), b.integer("add", place, 1))
+        here = b.one("eq", bool_, _word(b, element, table.numbers), place)
         owned = b.one("and", bool_, b.test("ne", owner, 0), here)
     return _Sum(place, element, owned, [_load_limb(b, place, table, number) for number in range(table.limbs)])
 

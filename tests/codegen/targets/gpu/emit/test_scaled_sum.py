@@ -16,7 +16,7 @@ from loopgrad.codegen.targets.gpu.support import finished_sums
 from loopgrad.graph.types import bfloat16, bool_, float16, float32, float64, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.emit.test_accumulate import FLOATS, SIZE, places, scatter
-from tests.codegen.targets.gpu.gpu_harness import run_kernel
+from tests.codegen.targets.gpu.gpu_harness import device, executable_of, program_of, run_kernel
 
 EPS = {"float16": 2**-11, "bfloat16": 2**-8, "float32": 2**-24, "float64": 2**-53}
 
@@ -172,6 +172,20 @@ def test_sparse_tables_have_sums_by_the_numbers_of_terms():
     assert scaled_sum(scatter(float32, 1 << 22, 1 << 22), 2).table == SumTable(1 << 22, 2, 1)
     assert scaled_sum(scatter(bfloat16, 1 << 24, 1 << 24), 2).bits == 38
     assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].repair.table.elements
+
+
+def test_sparse_tables_are_not_cleared():
+    """What an earlier run left there is of no account: fewer elements have terms now, by other numbers."""
+    kernel = scatter(float32, SIZE, 9 * SIZE)
+    table = scaled_sum(kernel, 2).table
+    assert table.words - table.cleared == -(-9 * SIZE // 2)
+    executable = executable_of(program_of(kernel))
+    for factor in (1, 3, 7):
+        x, place = np.arange(1, SIZE + 1, dtype=np.float32), np.arange(SIZE)[::-1] // factor * factor
+        wanted = np.ones(9 * SIZE, np.float32)
+        np.add.at(wanted, place, x)
+        (got,) = executable.run([device().put(a) for a in (x, place, np.ones(9 * SIZE, np.float32))])
+        np.testing.assert_array_equal(device().get(got), wanted)
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
