@@ -15,7 +15,7 @@ def convert(m: Ops[V], x: V, source: DType, to: DType) -> V:
     if source.kind == "b":
         return m.select(x, m.element(to, 1), m.element(to, 0))
     if source.is_float:
-        return m.rounded(x, to) if to.is_float else _saturated(m, x, source, to)
+        return m.rounded(x, to, signed=True) if to.is_float else _saturated(m, x, source, to)
     if not to.is_float:
         return m.resize(x, value_type(to), source.kind == "i")
     return _from_integer(m, x, source, to)

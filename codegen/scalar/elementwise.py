@@ -28,15 +28,15 @@ def compute(m: Ops[V], name: str, dtype: DType, operands: Sequence[V], known: Kn
         made = integers.RECIPES[name](m, dtype, known or (lambda _i: limits(dtype)), *operands)
     elif dtype.bits == 16:
         wide = [m.widened(x, dtype) for x in operands]
-        made = m.rounded(_of_half(m, name, wide), dtype, exact=name in PRIMITIVES and PRIMITIVES[name].unrounded)
+        made = m.rounded(_of_half(m, name, dtype, wide), dtype, exact=name in PRIMITIVES and PRIMITIVES[name].unrounded)
     else:
         made = _float(m, name, operands)
     return made
 
 
-def _of_half(m: Ops[V], name: str, wide: Sequence[V]) -> V:
+def _of_half(m: Ops[V], name: str, dtype: DType, wide: Sequence[V]) -> V:
     """What is rounded to a half afterwards need have no more than a few bits more."""
-    rough = m.for_half(name, wide)
+    rough = m.for_half(name, dtype, wide)
     return _float(m, name, wide) if rough is None else rough
 
 

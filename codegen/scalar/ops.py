@@ -75,8 +75,9 @@ class Ops(ABC, Generic[V]):
         """A half as an f32; other floats as they are."""
 
     @abstractmethod
-    def rounded(self, x: V, dtype: DType, /, exact: bool = False) -> V:
-        """A float as an element of a float dtype, rounded once. `exact`: it is one."""
+    def rounded(self, x: V, dtype: DType, /, exact: bool = False, signed: bool = False) -> V:
+        """A float as an element of a float dtype, rounded once. `exact`: it is one. `signed`: NaN keeps its sign, which
+        that of arithmetic needn't have."""
 
     @abstractmethod
     def quotient(self, i: V, j: V, /, signed: bool, constant: int | None = None) -> V:
@@ -110,9 +111,9 @@ class Ops(ABC, Generic[V]):
 
     # what follows
 
-    def for_half(self, name: str, operands: Sequence[V], /) -> V | None:
-        """A float primitive of f32 operands that were halves, to so many bits that it is nearly always rounded to the
-        nearest half; None where nothing is gained by that."""
+    def for_half(self, name: str, dtype: DType, operands: Sequence[V], /) -> V | None:
+        """A float primitive of f32 operands that were halves of this dtype, to so many bits that it is nearly always
+        rounded to the nearest half; None where nothing is gained by that."""
         return None
 
     def near_quotient(self, x: V, y: V, /) -> V:

@@ -278,8 +278,9 @@ class Assembler(Protocol):
         """The upper and the lower half of the product of two i32 without sign, by one wide multiplication."""
         ...
 
-    def nearest_bfloat(self, x: Val) -> Val | None:
-        """The i32 whose upper half is the bfloat16 nearest to an f32, the lower half 0, where an instruction does."""
+    def nearest_bfloats(self, lower: Val, upper: Val) -> Val | None:
+        """The i32 whose halves are the bfloat16 nearest to two f32, where one instruction makes both; its NaN may have
+        another sign."""
         ...
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
@@ -307,8 +308,9 @@ class Assembler(Protocol):
         """exp(x) of an f32 between -80 and 80 to 20 bits; None where there is no instruction for that."""
         ...
 
-    def for_half(self, name: str, *operands: Val) -> Val | None:
-        """A primitive of f32 to at least 15 bits, subnormal results too, where there is an instruction for it."""
+    def for_half(self, name: str, half: str, *operands: Val) -> Val | None:
+        """A primitive of f32 that were halves of a type (f16 or b16), to as many bits as one needs to be nearly always
+        rounded to the nearest half, subnormal ones too, where there is an instruction for it."""
         ...
 
     @property

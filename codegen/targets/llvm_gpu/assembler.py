@@ -125,7 +125,7 @@ class LlvmAssembler:
     def wide_product(self, x: Val, y: Val) -> tuple[Val, Val]:
         return self._halves(self.inst("IMul", "i64", *[self.inst("UConvert", "i64", v) for v in (x, y)]))
 
-    def nearest_bfloat(self, x: Val) -> Val | None:
+    def nearest_bfloats(self, lower: Val, upper: Val) -> Val | None:
         return None
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
@@ -146,7 +146,7 @@ class LlvmAssembler:
     def near_exp(self, x: Val) -> Val | None:
         return None
 
-    def for_half(self, name: str, *operands: Val) -> Val | None:
+    def for_half(self, name: str, half: str, *operands: Val) -> Val | None:
         return None
 
     def _halves(self, wide: Val) -> tuple[Val, Val]:

@@ -16,7 +16,6 @@ from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, SubgroupMatrices, Val, Variable, WarpgroupUnits
 from loopgrad.codegen.targets.gpu.emit.binary_exponential import exp_by_power
-from loopgrad.codegen.targets.llvm_gpu.spelling import literal
 from loopgrad.codegen.targets.nvptx.half_functions import BINARY_EXPONENTIAL, LOG2_E, HalfFunctions
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warp_matrices import WarpMatrices
@@ -59,12 +58,11 @@ class NvptxAssembler(HalfFunctions):
         text = f'call i64 asm "mul.wide.u32 $0, $1, $2;", "=l,r,r"(i32 {x.id}, i32 {y.id})'
         return self._halves(self._value("i64", text))
 
-    def nearest_bfloat(self, x: Val) -> Val:
-        """As one of two numbers: to round one alone takes the unit of special functions (F2F in place of F2FP).
-        Subnormal numbers are rounded like others (tried on an H200); its NaN has no sign: that is x's."""
-        pair = self.called("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", f"float {x.id}, float {literal('f32', 0.0)}")
-        sign = self.inst("BitwiseAnd", "i32", self.inst("Bitcast", "i32", x), self.const("i32", 1 << 31))
-        return self.inst("BitwiseOr", "i32", self._value("i32", f"bitcast <2 x bfloat> {pair} to i32"), sign)
+    def nearest_bfloats(self, lower: Val, upper: Val) -> Val:
+        """To round one alone takes the unit of special functions (F2F in place of F2FP). Subnormal numbers are rounded
+        like others (tried on an H200); its NaN has no sign, as that of arithmetic."""
+        pair = self.called("llvm.nvvm.ff2bf16x2.rn", "<2 x bfloat>", f"float {upper.id}, float {lower.id}")
+        return self._value("i32", f"bitcast <2 x bfloat> {pair} to i32")
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """By tests and selections it is three."""

@@ -30,9 +30,11 @@ ERF_FAR: Final = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829
 class HalfFunctions(Quotients):
     """Implements codegen.targets.gpu.assembler.Assembler's `for_half`."""
 
-    def for_half(self, name: str, *operands: Val) -> Val | None:
+    def for_half(self, name: str, half: str, *operands: Val) -> Val | None:
         if name == "div" and not self.fast:
-            return self._half_quotient(*operands)
+            return (self._bfloat_quotient if half == "b16" else self._half_quotient)(*operands)
+        if name in POWERS:
+            return self._small_power(half, operands[0], POWERS[name])
         function = FUNCTIONS.get(name)
         made: Val | None = None if function is None else function(self, *operands)
         return made
@@ -56,9 +58,16 @@ class HalfFunctions(Quotients):
 
     def _power_of_two(self, x: Val, factor: float = 1.0) -> Val:
         """Of a product, where `factor` isn't 1: an operand of 8 bits times it has 24 bits, of which up to 7 are before
-        the point."""
+        the point. Where the power is subnormal it is 0, by which the instruction needs no scaling."""
         x = self._scaled(x, factor)
-        return Val(self.called(BINARY_EXPONENTIAL + ".f", "float", f"float {x.id}"), "f32")
+        return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {x.id}"), "f32")
+
+    def _small_power(self, half: str, x: Val, factor: float) -> Val:
+        """Also where it is a subnormal bfloat16, as the square of its root; float16's numbers are all normal in f32."""
+        if half == "f16":
+            return self._power_of_two(x, factor)
+        root = self._power_of_two(x, factor / 2)
+        return self._times(root, root)
 
     def _scaled(self, x: Val, factor: float) -> Val:
         return x if factor == 1 else self._times(x, self.const(x.type, factor))
@@ -114,25 +123,35 @@ class HalfFunctions(Quotients):
         return Val(self.called("llvm.copysign.f32", "float", f"float {x.id}, float {sign.id}"), x.type)
 
     def _half_quotient(self, x: Val, y: Val) -> Val:
-        """Without a rare way, which f32 needs: a divisor far from 1 is brought nearer, so that its inverse is a normal
-        number; what the remainder lacks where it isn't exact is far below a half's last place, and where it says
-        nothing (of zeros and infinite numbers) the product is right."""
+        """Of float16, whose inverses are normal numbers of f32: without a rare way, which f32 needs. What the remainder
+        lacks where it isn't exact is far below a half's last place, and where it says nothing (of zeros and infinite
+        numbers) the product is right."""
+        inverse = self._reciprocal(y)
+        rough = self._times(x, inverse)
+        fine = self._fma(self._fma(self._minus(y), rough, x), inverse, rough)
+        told = self.inst("FOrdGreaterThan", "bool", self._size(fine), self.const("f32", 0.0))
+        return self.inst("Select", "f32", told, fine, rough)
+
+    def _bfloat_quotient(self, x: Val, y: Val) -> Val:
+        """The product with the inverse to the nearest, which no remainder need correct: a quotient of 8 bits by 8 is
+        further than 2**-17 of it from the middle of two bfloat16, or, where these are subnormal, may be the middle; the
+        product, of f32 that lie as far apart as it is off, is then rounded to it. A divisor far from 1 is brought
+        nearer, so that its inverse is a normal number. All but two products is the same for all that one number
+        divides, as the sum of a row does."""
         scale = self.const("f32", 1.0)
         for beyond, bound, factor in (("FOrdLessThan", 1 / FAR, FAR), ("FOrdGreaterThan", FAR, 1 / FAR)):
             there = self.inst(beyond, "bool", self._size(y), self.const("f32", bound))
             scale = self.inst("Select", "f32", there, self.const("f32", factor), scale)
-        a, b = self._times(x, scale), self._times(y, scale)
-        inverse = self._reciprocal(b)
-        rough = self._times(a, inverse)
-        fine = self._fma(self._fma(self._minus(b), rough, a), inverse, rough)
-        told = self.inst("FOrdGreaterThan", "bool", self._size(fine), self.const("f32", 0.0))
-        return self.inst("Select", "f32", told, fine, rough)
+        divisor = self._times(y, scale)
+        inverse = self._reciprocal(divisor)
+        off = self._fma(self._minus(divisor), inverse, self.const("f32", 1.0))
+        known = self.inst("FOrdLessThan", "bool", self._size(off), self.const("f32", 1.0))  # neither 0 nor infinite
+        nearest = self.inst("Select", "f32", known, self._fma(inverse, off, inverse), inverse)
+        return self._times(self._times(x, scale), nearest)
 
 
 FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "erf": HalfFunctions._erf,
-    "exp": partial(HalfFunctions._power_of_two, factor=LOG2_E),
-    "exp2": HalfFunctions._power_of_two,
     "expm1": HalfFunctions._expm1,
     "log": partial(HalfFunctions._logarithm, factor=1.0),
     "log10": partial(HalfFunctions._logarithm, factor=1 / log(10)),
@@ -140,3 +159,5 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "log2": partial(HalfFunctions._logarithm, factor=LOG2_E),
     "tanh": HalfFunctions._tanh,
 }
+POWERS: Final = {"exp": LOG2_E, "exp2": 1.0}
+"""Of 2: the factors of their exponents."""

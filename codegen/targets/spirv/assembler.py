@@ -186,7 +186,7 @@ class SpirvAssembler(Words):
         lower, upper = [Val(self.raw("CompositeExtract", self.type("i32"), pair, n), "i32") for n in (0, 1)]
         return upper, lower
 
-    def nearest_bfloat(self, x: Val) -> Val | None:
+    def nearest_bfloats(self, lower: Val, upper: Val) -> Val | None:
         return None
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
@@ -219,7 +219,7 @@ class SpirvAssembler(Words):
             return None
         return self.extended("Exp2", "f32", self.exact("FMul", "f32", x, self.const("f32", LOG2_E)))
 
-    def for_half(self, name: str, *operands: Val) -> Val | None:
+    def for_half(self, name: str, half: str, *operands: Val) -> Val | None:
         return None
 
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:

@@ -120,7 +120,7 @@ class VectorOps(Ops[Vector]):
     def widened(self, x: Vector, dtype: DType, /) -> Vector:
         return self.inst("FConvert", "f32", x) if dtype.bits == 16 else x
 
-    def rounded(self, x: Vector, dtype: DType, /, exact: bool = False) -> Vector:
+    def rounded(self, x: Vector, dtype: DType, /, exact: bool = False, signed: bool = False) -> Vector:
         """From and to half by LLVM's conversions; of those to bfloat it is only asked to cut."""
         type = llvm_type(dtype)
         if x.type == type:

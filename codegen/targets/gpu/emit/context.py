@@ -273,11 +273,11 @@ class Emitter(Instructions):
     @contextmanager
     def in_function(self, unknown_zero: Val | None) -> Iterator[None]:
         """What is emitted inside is the code of a function, where nothing of the kernel is known."""
-        outer = self.table, self.continuation, self.outlined, self._once
+        outer = self.table, self.continuation, self.outlined, self._once, self.unrounded
         self.table, self.continuation = replace(NO_TABLE, unknown_zero=unknown_zero), RunsThrough()
-        self.outlined, self._once = frozenset(), [{}]
+        self.outlined, self._once, self.unrounded = frozenset(), [{}], {}
         yield
-        self.table, self.continuation, self.outlined, self._once = outer
+        self.table, self.continuation, self.outlined, self._once, self.unrounded = outer
 
     def restart(self) -> None:
         """A lane begins: its stacks are empty, its checks have held."""

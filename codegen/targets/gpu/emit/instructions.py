@@ -12,11 +12,13 @@ from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 
 
 class Instructions:
-    """`ahead`: numbers that are others and a known distance."""
+    """`ahead`: numbers that are others and a known distance. `unrounded`: what bfloat16 were rounded from, to which two
+    that are stored together are rounded again, at once."""
 
     def __init__(self, b: Assembler) -> None:
         self.b = b
         self.ahead: dict[Val, tuple[Val, int]] = {}
+        self.unrounded: dict[Val, Val] = {}
         self._once: list[dict[Hashable, tuple[Val, ...]]] = [{}]
 
     # scopes of shared results

@@ -41,8 +41,16 @@ def of_words(e: Emitter, words: Sequence[Val]) -> list[Val]:
 
 
 def words_of(e: Emitter, values: Sequence[Val]) -> list[Val]:
-    """Neighbouring bfloat16 in pairs. The lower half of NaN may be anything: instructions have their own."""
-    bits, half, mask = [e.bitcast(x, "i32") for x in values], e.b.const("i32", 16), e.b.const("i32", -1 << 16)
-    lower = [e.b.inst("ShiftRightLogical", "i32", x, half) for x in bits[::2]]
-    upper = [e.b.inst("BitwiseAnd", "i32", x, mask) for x in bits[1::2]]
-    return [e.b.inst("BitwiseOr", "i32", x, y) for x, y in zip(lower, upper, strict=True)]
+    """Neighbouring bfloat16 in pairs."""
+    return [_word_of(e, x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
+
+
+def _word_of(e: Emitter, x: Val, y: Val) -> Val:
+    """The lower half of NaN may be anything: instructions have their own."""
+    if x in e.unrounded and y in e.unrounded:
+        nearest = e.b.nearest_bfloats(e.unrounded[x], e.unrounded[y])
+        assert nearest is not None, "only what such an instruction rounded is remembered"
+        return nearest
+    lower = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
+    upper = e.b.inst("BitwiseAnd", "i32", e.bitcast(y, "i32"), e.b.const("i32", -1 << 16))
+    return e.b.inst("BitwiseOr", "i32", lower, upper)

@@ -17,7 +17,7 @@ from loopgrad.codegen.math import trigonometric
 from loopgrad.codegen.math.table import RECIPES, SINE_COSINE
 from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
 from loopgrad.codegen.scalar.integers import unsigned_quotient
-from loopgrad.codegen.scalar.ops import Ops
+from loopgrad.codegen.scalar.ops import Ops, value_type
 from loopgrad.codegen.targets.gpu.assembler import ARITHMETIC, EXTENDED, Assembler, Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter, register_type
 from loopgrad.codegen.targets.gpu.emit.huge_angles import reduce_large, remainder
@@ -92,17 +92,22 @@ class ScalarOps(Ops[Val]):
             return self.b.const("f32", 0.0)  # a constant that `quotient` knows
         return self.b.inst("FConvert", "f32", x)
 
-    def rounded(self, x: Val, dtype: DType, /, exact: bool = False) -> Val:
+    def rounded(self, x: Val, dtype: DType, /, exact: bool = False, signed: bool = False) -> Val:
         if dtype.name == "bfloat16":
-            if exact:
-                return x
-            x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
-            nearest = self.b.nearest_bfloat(x)
-            if nearest is None:
-                nearest = self.iand(bfloat_bits(self, x), self.b.const("i32", -0x10000))
-            return self.as_float(nearest)
+            return x if exact else self._bfloat(x, dtype, signed)
         type = register_type(dtype)
         return x if x.type == type else self.b.inst("FConvert", type, x)
+
+    def _bfloat(self, x: Val, dtype: DType, signed: bool) -> Val:
+        x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
+        nearest = self.b.nearest_bfloats(self.b.const("f32", 0.0), x)
+        if nearest is None:
+            return self.as_float(self.iand(bfloat_bits(self, x), self.b.const("i32", -0x10000)))
+        if signed:
+            return self.as_float(self.ior(nearest, self.iand(self.as_int(x), self.b.const("i32", 1 << 31))))
+        found = self.as_float(nearest)
+        self.e.unrounded[found] = x
+        return found
 
     def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
         """Without a sign: GPUs have no instruction for division, and signed ones take more of others. NVIDIA's Vulkan
@@ -138,8 +143,8 @@ class ScalarOps(Ops[Val]):
         given = operands if zero is None else [*operands, zero]
         return self.b.outlined(f"{name}.{operands[0].type}.{len(given)}{'.fast' * self.fast}", given, code)
 
-    def for_half(self, name: str, operands: Sequence[Val], /) -> Val | None:
-        return self.b.for_half(name, *operands)
+    def for_half(self, name: str, dtype: DType, operands: Sequence[Val], /) -> Val | None:
+        return self.b.for_half(name, value_type(dtype), *operands)
 
     def near_quotient(self, x: Val, y: Val, /) -> Val:
         near = None if self.fast else self.b.near_quotient(x, y)

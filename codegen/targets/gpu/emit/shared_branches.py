@@ -128,8 +128,9 @@ def for_all_lanes(e: Emitter, op: KOp, operands: Sequence[Sequence[Val]]) -> tup
     if not dtype.is_float or not types <= {"f16", "f32", "f64"}:
         return None
     rows = [tuple([scalar.widened(x, dtype) for x in row]) for row in zip(*operands, strict=True)]
-    own = scalar.for_half if dtype.bits == 16 else lambda name, given: e.b.own(name, *given)
-    if own(op.opcode, [x for x, *_ in rows]) is not None:
+    first = [x for x, *_ in rows]
+    own = scalar.for_half(op.opcode, dtype, first) if dtype.bits == 16 else e.b.own(op.opcode, *first)
+    if own is not None:
         return None
     zeros = op.opcode == "div" and often_zero(op.operands[0])
     result: Lanes = MADE[op.opcode](LaneOps(e, len(operands), zeros), *map(Lanes, rows))

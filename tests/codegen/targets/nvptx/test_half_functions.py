@@ -19,8 +19,14 @@ WANTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }  # fmt: skip
 BITS = 17
 OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
-    "FAdd": np.add, "FSub": np.subtract, "FOrdLessThan": np.less, "Select": np.where,
+    "FAdd": np.add, "FSub": np.subtract, "FOrdGreaterThan": np.greater, "FOrdLessThan": np.less, "Select": np.where,
 }  # fmt: skip
+HALVES = {"b16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def normal(x: np.ndarray) -> np.ndarray:
+    """With zeros in place of subnormal numbers."""
+    return np.where(np.abs(x) < np.finfo(np.float32).smallest_normal, np.copysign(np.float32(0), x), x)
 
 
 class NumPyHalves(HalfFunctions):
@@ -48,15 +54,16 @@ class NumPyHalves(HalfFunctions):
         off = self.error * np.float32(2.0**-22)
         if function == "llvm.copysign.f32":
             return self.kept(np.copysign(x, *others)).id
-        if function == "llvm.nvvm.ex2.approx.f":
-            return self.kept(np.exp2(x) * (1 + off)).id
+        if function == "llvm.nvvm.ex2.approx.ftz.f":
+            return self.kept(normal(np.exp2(normal(x)) * (1 + off))).id
         assert function == "llvm.nvvm.lg2.approx.f"
         found = np.log2(x)
         return self.kept(np.where((x > 0.5) & (x < 2), found + off, found * (1 + off))).id
 
     def _approximate(self, function, x):
-        found = np.float32(1) / self.arrays[x.id]
-        return self.kept(found + self.error * np.spacing(np.where(np.isfinite(found), found, 0)))
+        found = np.float32(1) / normal(self.arrays[x.id])
+        off = found + self.error * np.spacing(np.where(np.isfinite(found), found, 0))
+        return self.kept(np.where(np.isfinite(found) & (found != 0), normal(off), found))  # what is exact stays so
 
     def _fma(self, x, y, z):
         x, y, z = (self.arrays[v.id].astype(np.float64) for v in (x, y, z))
@@ -73,17 +80,33 @@ class NumPyHalves(HalfFunctions):
 
 
 @pytest.mark.parametrize("error", [-1, 1])
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("name", WANTED)
-def test_every_half(name, dtype, error):
+def test_every_half(name, half, error):
+    dtype = HALVES[half]
     x = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
     b = NumPyHalves(error)
     with np.errstate(all="ignore"):
-        made = b.for_half(name, b.kept(x))
+        made = b.for_half(name, half, b.kept(x))
         got, wanted = b.arrays[made.id], WANTED[name](x.astype(np.float64))
         special = ~np.isfinite(wanted) | (np.abs(wanted) > np.finfo(np.float32).max) | (wanted == 0)
-        np.testing.assert_array_equal(got[special], wanted[special].astype(np.float32))
+        rounded = [array[special].astype(dtype).astype(np.float32) for array in (got, wanted)]
+        np.testing.assert_array_equal(*rounded)
         assert (np.signbit(got) == np.signbit(wanted))[~np.isnan(wanted)].all()
         off = np.abs(got - wanted)[~special]
     least = ml_dtypes.finfo(dtype).smallest_subnormal
     assert (off <= np.maximum(np.abs(wanted[~special]) * 2.0**-BITS, 2.0**-6 * float(least))).all()
+
+
+@pytest.mark.parametrize("error", [-1, 1])
+@pytest.mark.parametrize("half", HALVES)
+def test_quotients_are_rounded_to_the_nearest_half(half, error):
+    """Also where one is subnormal, and may be in the middle of two."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(HALVES[half])
+    x, y = every[::251].astype(np.float32)[:, None], every[::7].astype(np.float32)
+    b = NumPyHalves(error)
+    with np.errstate(all="ignore"):
+        got = b.arrays[b.for_half("div", half, b.kept(x), b.kept(y)).id].astype(HALVES[half])
+        wanted = (x / y).astype(HALVES[half])
+    same = (got.view(np.uint16) == wanted.view(np.uint16)) | (np.isnan(got) & np.isnan(wanted))
+    assert same.all(), (np.broadcast_to(x, same.shape)[~same][:5], np.broadcast_to(y, same.shape)[~same][:5])

@@ -140,6 +140,19 @@ def test_bfloat16_is_rounded_as_one_of_a_pair_and_only_where_bits_may_be_lost():
         assert "cvt.rn.bf16" not in ptx(exact)
 
 
+def test_neighbours_that_are_stored_together_are_rounded_together():
+    """Two at once, which are then a word; each by itself where they are read again as they are."""
+    lanes = 1 << 20
+    b = Build(lanes)
+    (lane,) = b.indices
+    x = b.load(b.param(bfloat16, lanes), lane)
+    b.store(b.param(bfloat16, lanes, "write"), lane, b.one("add", (x, x)))
+    text = body(ptx(b.kernel("twice")))
+    words = sum(text.count(f"st.global.v{n}.b32") * n for n in (2, 4))
+    assert words
+    assert text.count("cvt.rn.bf16x2.f32") == words
+
+
 def test_exponentials_have_no_branch():
     def branches(text):
         return body(text).count("bra")
