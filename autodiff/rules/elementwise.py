@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import log as ln
-from math import pi, sqrt
+from math import pi, prod, sqrt
 from typing import Final
 
 from loopgrad.graph import ops
@@ -198,8 +198,18 @@ def _over_square_radius(t: Value, position: int, node: Node) -> Value:
     return ops.mul(t, ops.select(flat, 0, share))
 
 
+def _over(t: Value, y: Value) -> Value:
+    """t / y; where many elements have one divisor, as those of a row that is normalised, by its inverse: a product for
+    each takes a tenth of a quotient's instructions on GPUs. Halves have no inverses of their large numbers."""
+    shared = y.node is not None and y.node.op == "broadcast" and y.dtype.kind == "f" and y.dtype.bits >= 32
+    if y.node is None or not shared or _constant(y) is not None or prod(y.node.operands[0].shape) == prod(y.shape):
+        return ops.div(t, y)
+    inverse = ops.div(1, y.node.operands[0])
+    return ops.mul(t, ops.broadcast(inverse, y.shape, y.node.attrs["dims"]))
+
+
 def _divisor(t: Value, node: Node) -> Value:
-    return ops.neg(ops.mul(ops.div(t, node.operands[1]), node.results[0]))
+    return ops.neg(ops.mul(_over(t, node.operands[1]), node.results[0]))
 
 
 def _quotient(t: Value, node: Node) -> Value:
@@ -213,7 +223,7 @@ BINARY: Final[dict[str, Partials]] = {
     "add": (_same, _same),
     "sub": (_same, _opposite),
     "mul": (lambda t, node: ops.mul(t, node.operands[1]), lambda t, node: ops.mul(t, node.operands[0])),
-    "div": (lambda t, node: ops.div(t, node.operands[1]), _divisor),
+    "div": (lambda t, node: _over(t, node.operands[1]), _divisor),
     "rem": (_same, _quotient),
     "mod": (_same, _quotient),
     "pow": (_base_of_pow, _exponent_of_pow),

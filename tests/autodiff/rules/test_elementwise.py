@@ -179,3 +179,21 @@ def test_only_what_a_select_may_discard_altogether_is_guarded(derivatives, kept,
     graph = derivatives.graph_of(derivatives.gradient_of(function, [0, 1]), arrays)
     assert [n.op for n in graph.nodes].count("is_nan") == guards
     derivatives.check(function, arrays, order=2)
+
+
+def over_rows(x, y):
+    return [ops.mul(ops.div(x, ops.broadcast(y, x.shape, (0,))), 1e-4)]
+
+
+def test_divisors_of_whole_rows_are_inverted_once(derivatives):
+    arrays = [np.array([[1.3, -2.6, 5.2], [0.4, 0.0, -3.1]]), np.array([0.7, -1.9])]
+    derivatives.check(over_rows, arrays, order=2)
+    graph = derivatives.graph_of(derivatives.gradient_of(over_rows, [0, 1]), arrays)
+    shapes = [n.results[0].shape for n in graph.nodes if n.op == "div"]
+    assert shapes.count((2, 3)) == 1  # the quotient itself
+
+
+def test_divisors_of_halves_whose_inverse_is_beyond_their_range(derivatives):
+    x, y = np.ones((2, 3), np.float16), np.array([6e-7, 2.0], np.float16)
+    slope, _ = derivatives.gradients(over_rows, [x, y])
+    np.testing.assert_allclose(slope[:, 0], np.float16(1e-4) / y, rtol=1e-3)
