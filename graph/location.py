@@ -76,6 +76,12 @@ def user_location(above: int = 0) -> Location | None:
     return None
 
 
+def is_of_user(frame: FrameType) -> bool:
+    """Whether a frame runs the user's code."""
+    lines = LOCATIONS[id(frame.f_code)]
+    return not (_remembered(frame) if lines is _NONE else lines).internal
+
+
 def _remembered(frame: FrameType) -> _Lines:
     """What is remembered of a frame's code from now on."""
     code = frame.f_code

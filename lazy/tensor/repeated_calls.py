@@ -29,6 +29,7 @@ from loopgrad.graph.nodes import Leaf, Location, Node, Noted, Value
 from loopgrad.graph.primitives.casting import cast_array
 from loopgrad.graph.types import float64
 from loopgrad.lazy.tensor import view_steps
+from loopgrad.lazy.tensor.blamed_arguments import OF_PYTHON, raise_blamed
 from loopgrad.lazy.tensor.call_results import CallResults
 from loopgrad.lazy.tensor.call_steps import NodeStep, NotedStep, Step, noted, step_of, steps_to, with_expressions
 from loopgrad.lazy.tensor.call_words import PLAIN, call_words
@@ -237,17 +238,20 @@ def traced_once(function: F) -> F:
 def _remembering(function: F, calls: Calls) -> F:
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if AMBIENT.plain is None:
-            return function(*args, **options)
-        if len(args) == 1 and not options and isinstance(x := args[0], TensorCore):
-            value = x._value
-            known = None if value.expression is None else value.expression.further.get(calls)
-            if known is not None and known[0] is current() and not x._weak and (x._view is None or value.shape):
-                op, _, attrs, type_, _, expression = known[1]
-                made = Noted(type_, op, (value,), attrs, user_location(1))
-                made.expression = expression
-                return held(made, False)
-        return calls.result(function, args, options)
+        try:
+            if AMBIENT.plain is None:
+                return function(*args, **options)
+            if len(args) == 1 and not options and isinstance(x := args[0], TensorCore):
+                value = x._value
+                known = None if value.expression is None else value.expression.further.get(calls)
+                if known is not None and known[0] is current() and not x._weak and (x._view is None or value.shape):
+                    op, _, attrs, type_, _, expression = known[1]
+                    made = Noted(type_, op, (value,), attrs, user_location(1))
+                    made.expression = expression
+                    return held(made, False)
+            return calls.result(function, args, options)
+        except OF_PYTHON as error:
+            raise_blamed(function, args, options, error)
 
     return call  # type: ignore[return-value]
 
@@ -287,9 +291,12 @@ def repeated_view(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if AMBIENT.plain is None or not args or not _in_rows(args[0]):
-            return function(*args, **options)
-        return calls.result(function, args, options)
+        try:
+            if AMBIENT.plain is None or not args or not _in_rows(args[0]):
+                return function(*args, **options)
+            return calls.result(function, args, options)
+        except OF_PYTHON as error:
+            raise_blamed(function, args, options, error)
 
     return call  # type: ignore[return-value]
 
