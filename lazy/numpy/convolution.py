@@ -18,7 +18,7 @@ from loopgrad.lazy.numpy.complex_functions import conjugated
 from loopgrad.lazy.numpy.movement import flip, reshape
 from loopgrad.lazy.numpy.preferred_types import with_preferred
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
-from loopgrad.lazy.tensor.operands import vector_operand
+from loopgrad.lazy.tensor.operands import vector_operand, whole_number
 from loopgrad.lazy.tensor.promotion import promote_arrays
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
@@ -72,6 +72,7 @@ def conv(
         raise ShapeError(explained("conv", expected, f"{a._value.type} and {b._value.type}", "reshape them"))
     strides, spread = _distances("stride", stride, dims), _distances("input_dilation", input_dilation, dims)
     distances = _distances("dilation", dilation, dims)
+    groups = whole_number("conv", "a number of groups", groups)
     if groups < 1:
         raise ValueError(explained("conv", "at least one group", str(groups), "pass groups=1"))
     reach = [spread_extent(k, d) for k, d in zip(b._value.shape[2:], distances, strict=True)]

@@ -32,7 +32,7 @@ from loopgrad.lazy.tensor.core import (
 )
 from loopgrad.lazy.tensor.evaluation import to_device, to_numpy
 from loopgrad.lazy.tensor.exchange import from_gpu, placed
-from loopgrad.lazy.tensor.operands import normal_shape, positions
+from loopgrad.lazy.tensor.operands import normal_shape, positions, whole_number
 from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
 from loopgrad.lazy.tensor.storage import as_array, is_number, whole
@@ -41,6 +41,7 @@ from loopgrad.runtime.devices import get_device
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
 
+MOST_AXES: Final = 64  # of an array of NumPy's
 PUBLIC: Final = (
     "arange array asarray asanyarray=asarray ascontiguousarray=asarray astype copy "
     "empty empty_like eye from_dlpack fromfunction full full_like identity "
@@ -139,8 +140,10 @@ def array(
     Tensor([1.5, 2.5], dtype=float64)
     """
     made = asarray(obj, dtype, order, device=device, copy=copy)
-    missing = ndmin - len(made._value.shape)
-    return reshape(made, (1,) * missing + made._value.shape) if missing > 0 else made
+    least, rank = whole_number("array", "a number of axes as ndmin", ndmin), len(made._value.shape)
+    if least > MOST_AXES:
+        raise ValueError(explained("array", f"an ndmin of at most {MOST_AXES} axes, as NumPy has", least, "pass less"))
+    return reshape(made, (1,) * (least - rank) + made._value.shape) if least > rank else made
 
 
 @repeated

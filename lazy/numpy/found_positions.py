@@ -19,7 +19,7 @@ from loopgrad.graph.types import TensorType, bool_, int64
 from loopgrad.lazy.numpy.taking import take
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, array_leaf, as_tensor, broadcast_value, cast_value, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions
+from loopgrad.lazy.tensor.operands import normal_axis, normal_shape, positions, whole_number
 from loopgrad.lazy.tensor.outputs import Out, delivered
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
@@ -39,9 +39,16 @@ def nonzero(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None)
     (Tensor([0, 1], dtype=int64), Tensor([1, 0], dtype=int64))
     """
     if size is not None:
-        return _some_positions(as_tensor(x), normal_shape("nonzero", size)[0], fill_value)
+        return _some_positions(as_tensor(x), _known_count("nonzero", size), fill_value)
     positions = np.nonzero(to_numpy(as_tensor(x), "index"))
     return tuple([wrap(array_leaf(p)) for p in positions])
+
+
+def _known_count(op: str, size: Any) -> int:
+    count = whole_number(op, "a number as size", size)
+    if count < 0:
+        raise ShapeError(explained(op, "a size of at least 0", count, "pass how many to give"))
+    return count
 
 
 def _some_positions(x: Tensor, size: int, fill_value: Any) -> tuple[Tensor, ...]:
@@ -99,6 +106,7 @@ def argwhere(x: ArrayLike, /, *, size: int | None = None, fill_value: Any = None
             [1, 0]], dtype=int64)
     """
     if size is not None:
+        size = _known_count("argwhere", size)
         found = nonzero(x, size=size, fill_value=fill_value)
         columns = [ops.reshape(p._value, (size, 1)) for p in found]
         return wrap(ops.concat(columns, 1)) if columns else wrap(ops.full(0, TensorType((size, 0), int64)))
@@ -145,7 +153,7 @@ def compress(
         return take(t, places, at, out)
     if chosen.shape[0] > extent:
         chosen = ops.slice(chosen, (0,), (extent,))  # nobody knows yet whether one holds behind the end
-    found, missing = _first_places(chosen, size)
+    found, missing = _first_places(chosen, _known_count("compress", size))
     taken = take(t, wrap(found), at)._value
     filling = broadcast_value(cast_value(as_tensor(fill_value)._value, taken.dtype), taken.shape)
     value = ops.select(ops.broadcast(missing, taken.shape, (at,)), filling, taken)

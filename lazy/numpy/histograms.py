@@ -36,7 +36,7 @@ from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import isfinite, isnan, where
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import as_float, vector_operand
+from loopgrad.lazy.tensor.operands import as_float, vector_operand, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def bincount(
         if numbers.size and numbers.min() < 0:
             raise ValueError(explained("bincount", "numbers of at least 0", int(numbers.min()), "shift them first"))
         length = int(numbers.max()) + 1 if numbers.size else 0
-    bins = int(length) if int(length) > minlength else int(minlength)
+    least = whole_number("bincount", "a number of bins as minlength", minlength)
+    bins = int(length) if int(length) > least else least
     return _counted(maximum(cast(t, int64) if t._value.dtype.bits < 64 else t, 0), weights, bins)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.types import bool_, int64
-from loopgrad.lazy.numpy.creation import arange, asarray
+from loopgrad.lazy.numpy.creation import MOST_AXES, arange, asarray
 from loopgrad.lazy.numpy.elementwise import add, multiply, remainder
 from loopgrad.lazy.numpy.found_positions import flatnonzero, nonzero
 from loopgrad.lazy.numpy.movement import broadcast_to, concat, reshape, stack
@@ -114,7 +114,6 @@ def _with_axes(t: Tensor, own: int, rank: int, first: int) -> Tensor:
     return reshape(t, (*(1,) * start, *t._value.shape, *(1,) * (missing - start)))
 
 
-MOST_AXES: Final = 64
 mgrid: Final = _Grid(dense=True)
 ogrid: Final = _Grid(dense=False)
 r_: Final = _JoinOfSlices()

@@ -247,7 +247,7 @@ def rot90(x: ArrayLike, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor
     t = as_tensor(x)
     first, second = (normal_axis("rot90", a, len(t._value.shape)) for a in axes)
     normal_axes("rot90", tuple(axes), len(t._value.shape))  # refuses one axis twice
-    turns = int(k) % 4
+    turns = whole_number("rot90", "a number of turns", k) % 4
     if not turns:
         return whole(t)
     if turns == 2:

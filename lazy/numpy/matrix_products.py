@@ -31,7 +31,7 @@ from loopgrad.lazy.tensor.core import (
     requested_dtype,
     wrap,
 )
-from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axis, positions
+from loopgrad.lazy.tensor.operands import joined_shape, meet_arrays, normal_axis, positions, whole_number
 from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
 from loopgrad.lazy.tensor.promotion import check_casting
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
@@ -305,6 +305,7 @@ def diagonal(x: ArrayLike, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -
 def diagonal_view(x: ArrayLike, offset: int, axis1: int, axis2: int, kind: type[Diagonal]) -> Tensor:
     t = moveaxis(x, (axis1, axis2), (-2, -1))
     rows, columns = t._value.shape[-2:]
+    offset = whole_number("diagonal", "the number of a diagonal as offset", offset)
     first = min(max(-offset, 0), rows), min(max(offset, 0), columns)
     step = kind(first, max(min(rows - first[0], columns - first[1]), 0))
     return viewed(t, step, step.forward(t._value))
@@ -320,7 +321,7 @@ def diag(x: ArrayLike, /, k: int = 0) -> Tensor:
     (Tensor([[1, 0],
             [0, 2]], dtype=int64), Tensor([1, 4], dtype=int64))
     """
-    t = as_tensor(x)
+    t, k = as_tensor(x), whole_number("diag", "the number of a diagonal", k)
     if len(t._value.shape) == 2:
         return diagonal(t, offset=k)
     if len(t._value.shape) != 1:

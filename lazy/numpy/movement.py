@@ -424,9 +424,9 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
         cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in positions]
     else:
         sections = int(indices_or_sections)  # type: ignore[arg-type]
-        if sections <= 0 or extent % sections:
+        if sections <= 0 or extent % sections or sections != indices_or_sections:
             fix = "pass the positions to cut at instead"
-            raise ShapeError(explained("split", f"sections that divide {extent}", sections, fix))
+            raise ShapeError(explained("split", f"sections that divide {extent}", indices_or_sections, fix))
         cuts = [i * (extent // sections) for i in range(1, sections)]
     bounds = [0, *cuts, extent]
     return [_section(t, d, slice(a, max(a, b))) for a, b in pairwise(bounds)]

@@ -69,9 +69,9 @@ def _total(op: str, initial: int, of_bools: str, **text: str) -> Callable[..., T
         if include_initial or exclusive:
             value = _moved_on(value, d, reverse, initial, drop=exclusive)
         if value.dtype is bool_:  # asked for as dtype
-            found = emit(of_bools, (cast_value(value, int8),), {"axis": d, "reverse": reverse})[0]
+            found = emit(of_bools, (cast_value(value, int8),), {"axis": d, "reverse": bool(reverse)})[0]
             return delivered(op, wrap(cast_value(found, bool_)), out)
-        return delivered(op, wrap(computed(op, value, axis=d, reverse=reverse)), out)
+        return delivered(op, wrap(computed(op, value, axis=d, reverse=bool(reverse))), out)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _TOTAL.format(name=op, initial=initial, **text)
@@ -105,7 +105,7 @@ def _extremum(op: str, **text: str) -> Callable[..., Tensor]:
             if given:
                 fix = "prepend an element with lg.concat"
                 raise ValueError(explained(op, f"{name} of cumsum and cumprod only", True, fix))
-        return delivered(op, wrap(emit(op, (t._value,), {"axis": d, "reverse": reverse})[0]), out)
+        return delivered(op, wrap(emit(op, (t._value,), {"axis": d, "reverse": bool(reverse)})[0]), out)
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = _EXTREMUM.format(name=op, **text)
@@ -138,4 +138,4 @@ def logcumsumexp(x: ArrayLike, /, axis: int | None = None, *, reverse: bool = Fa
     t = as_float(t)
     if t._value.dtype.kind == "c":
         return associative_scan(logaddexp, t, reverse, d)  # type: ignore[no-any-return]
-    return wrap(ops.logcumsumexp(t._value, d, reverse))
+    return wrap(ops.logcumsumexp(t._value, d, bool(reverse)))

@@ -128,7 +128,7 @@ def positions(shape: Shape, axis: int) -> Value:
 def whole_number(op: str, expected: str, given: Any) -> int:
     """A number that must be known, as an int."""
     try:
-        return index(given)
+        return int(index(given))  # a bool, too, is one
     except TypeError:
         if isinstance(given, TensorCore):  # which has said what is wrong with it
             raise
