@@ -1,4 +1,5 @@
-"""Fourier transforms on the host: in which passes over the numbers, and in which parts, pocketfft does them.
+"""Fourier transforms on the host: in which passes over the numbers, and in which parts, they are done: along one axis
+after the other by who does many rows at once (`Along`), else by pocketfft.
 
 A pass is along some of the axes, in parts along another one, of which threads take one after the other. Where arrays
 lie one behind the other there is one pass, along all axes, of some arrays a part; else one along all but the first of
@@ -24,12 +25,18 @@ Shape = tuple[int, ...]
 Each = Callable[[int, Callable[[int], None]], None]
 """Calls a function with every number below the first argument, by some threads at once."""
 
+Along = Callable[[str, int, Array, Array, bool, float], Callable[[], object] | None]
+"""What transforms by a kind along one axis, from one array to another or the same, forward or not, times a number,
+whenever it is called; None where pocketfft should."""
+
 WORTH_A_PART: Final = 1 << 15  # numbers: a tenth of a millisecond
 MOST_PARTS: Final = 64
 MANY: Final = 8  # parts of arrays that lie one behind the other, which are enough
-VECTOR, LINE = 16, 64  # bytes of numbers of rows side by side that are transformed together, and that memory hands out
-NEAR: Final = 1 << 24  # bytes of rows that are transformed together, and of as much room, which a core has near
+TOGETHER: Final = 64  # bytes of numbers of rows side by side that are transformed together
+VECTOR: Final = 16  # of those of more numbers than
+LONG: Final = 1 << 14
 BESIDE: Final = 8  # vectors of transforms, of which the last may be part empty
+NEAR: Final = 1 << 24  # bytes of rows that are transformed together, and of as much room, which a core has near
 KEPT: Final = 256  # plans
 SOURCE, TARGET, BETWEEN = 0, 1, 2
 
@@ -53,24 +60,27 @@ class HostPlan(NamedTuple):
     norm: int
 
 
-def transform(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> None:
+def transform(
+    name: str, attrs: Attrs, source: Array, target: Array, each: Each, along: Along | None = None
+) -> None:  # fmt: skip
     """The transforms of `source` in `target`, which is dense; along the last axis where `attrs` name no axes."""
-    bound(name, attrs, source, target, each)()
+    bound(name, attrs, source, target, each, along)()
 
 
-def bound(name: str, attrs: Attrs, source: Array, target: Array, each: Each) -> Callable[[], object]:
+def bound(
+    name: str, attrs: Attrs, source: Array, target: Array, each: Each, along: Along | None = None
+) -> Callable[[], object]:  # fmt: skip
     """What does that whenever it is called."""
     if not target.size:
         return lambda: None
     kind = name.removesuffix("_along")
     given = source if kind == "real_dft" else as_complex(source)
     result = target if kind == "hermitian_dft" else _numbers(target)
-    library = pocketfft()
     plan = planned(kind, attrs, given.shape, result.shape, source.dtype.itemsize)
     arrays = given.reshape(plan.shapes[0]), result.reshape(plan.shapes[1])
 
     def calls(*held: Array) -> list[list[Callable[[], object]]]:
-        return [_calls(step, plan, held[step.given], held[step.result], library) for step in plan.passes]
+        return [_calls(step, plan, held[step.given], held[step.result], along) for step in plan.passes]
 
     if plan.passes[0].result == BETWEEN:
         return lambda: _done(calls(*arrays, np.empty_like(arrays[0])), each)
@@ -91,22 +101,53 @@ def _called(calls: list[Callable[[], object]], number: int) -> None:
 
 
 def _calls(
-    step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft
-) -> list[Callable[[], object]]:
+    step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along | None
+) -> list[Callable[[], object]]:  # fmt: skip
     """Of a pass, one for each part."""
     found = []
     for part in step.parts:
         to = result[part]
-        found.append(_call(step, plan, to if given is result else given[part], to, library))
+        given_part = to if given is result else given[part]
+        calls = None if along is None else _by_axes(step, plan, given_part, to, along)
+        found.append(calls or _call(step.kind, step.axes, plan, given_part, to, pocketfft()))
     return found
 
 
-def _call(step: HostPass, plan: HostPlan, given: Array, result: Array, library: Pocketfft) -> Callable[[], object]:
-    if step.kind == "real_dft":
-        return partial(library.r2c, given, step.axes, True, plan.norm, result)
-    if step.kind == "hermitian_dft":
-        return partial(library.c2r, given, step.axes, result.shape[step.axes[-1]], False, plan.norm, result)
-    return partial(library.c2c, given, step.axes, plan.forward, plan.norm, result)
+def _call(
+    kind: str, axes: Sequence[int], plan: HostPlan, given: Array, result: Array, library: Pocketfft
+) -> Callable[[], object]:  # fmt: skip
+    if kind == "real_dft":
+        return partial(library.r2c, given, axes, True, plan.norm, result)
+    if kind == "hermitian_dft":
+        return partial(library.c2r, given, axes, result.shape[axes[-1]], False, plan.norm, result)
+    return partial(library.c2c, given, axes, plan.forward, plan.norm, result)
+
+
+def _by_axes(
+    step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along
+) -> Callable[[], object] | None:  # fmt: skip
+    """One axis after the other, the last one at the end of reals; None where nobody but pocketfft does any of them."""
+    *others, last = step.axes
+    numbers = given if step.kind == "hermitian_dft" else result
+    if step.kind == "hermitian_dft" and others:
+        numbers = np.empty_like(given)
+    kinds = [("dft", axis) for axis in others]
+    ways = [*kinds, (step.kind, last)] if step.kind == "hermitian_dft" else [(step.kind, last), *kinds]
+    calls, found, held = [], False, given
+    for number, (kind, axis) in enumerate(ways):
+        to = result if number == len(ways) - 1 else numbers
+        extent = max(held.shape[axis], to.shape[axis])
+        scale = {"none": 1.0, "ortho": extent**-0.5, "full": 1 / extent}[NORMS[plan.norm]]
+        call = along(kind, axis, held, to, plan.forward, scale)
+        found = found or call is not None
+        calls.append(call or _call(kind, (axis,), plan, held, to, pocketfft()))
+        held = to
+    return (calls[0] if len(calls) == 1 else partial(_one_after_the_other, calls)) if found else None
+
+
+def _one_after_the_other(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
 
 
 def _numbers(pairs: Array) -> Array:
@@ -176,13 +217,13 @@ class _Passes:
         return tuple(found)
 
     def _unit(self, axis: int, axes: tuple[int, ...]) -> int:
-        """Of what lies along the axis, how many aren't parted: those of one line of memory, or of one vector, where
-        transforms along `axes` have too few others beside them, and aren't so long that one at a time is faster."""
+        """Of what lies along the axis, how many aren't parted: those of one vector, where transforms along `axes` have
+        too few others beside them, and aren't so long that one at a time is faster."""
         shape, size, extent = self._shape, self._size, self._shape[axis]
         if axis == len(shape) - 1:
-            return min(LINE // (2 * size), extent)
-        together = VECTOR // size
+            return min(TOGETHER // size, extent)
         longest = max([shape[d] for d in axes])
+        together = (TOGETHER if longest <= LONG else VECTOR) // size
         beside = prod(shape) // (extent * longest)
         far = beside == 1 and 4 * size * together * longest > NEAR
         return 1 if far or beside >= BESIDE * together or extent < together else together

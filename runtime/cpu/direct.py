@@ -402,7 +402,7 @@ class Planner:
         alone = node.operands[0] in self.varying and sum(other.op in fourier.ROWS for other in self.graph.nodes) == 1
         if not (self.prepared or alone):  # several may be one of several axes
             raise NotPrepared
-        function, work = direct_routines.transform(node)
+        function, work = direct_routines.transform(node, self.programs.pool())
         self.work += CALL + work
         return function, None, node.operands
 

@@ -100,16 +100,16 @@ def factorisation(node: Node, pool: NativePool) -> tuple[Routine, int]:
     return compute, int(prod(shape) * max(shape) * ROTATION)
 
 
-def transform(node: Node) -> tuple[Callable[[Any], Array], int]:
+def transform(node: Node, pool: NativePool) -> tuple[Callable[[Any], Array], int]:
     """What makes a Fourier transform, and its work."""
-    from loopgrad.runtime.host_fourier import transform as by_pocketfft  # late: most programs have none
+    from loopgrad.runtime.host_fourier import transform as transformed  # late: most programs have none
 
     type, attrs = node.results[0].type, tuple(node.attrs.items())
     assert isinstance(type, TensorType)
 
     def compute(x: Any) -> Array:
         result = np.empty(type.shape, type.dtype.np)
-        by_pocketfft(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one)
+        transformed(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one, pool.fourier.along)
         return result
 
     return compute, int(type.size * max(PRIMITIVES[node.op].cost, 1.0))

@@ -59,12 +59,15 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: Na
 def bound(step: RoutineStep, array: Callable[[int], Array], pool: NativePool) -> Callable[[], object]:
     """What does a bindable step on this memory whenever it is called."""
     (given,), (result,) = step.inputs, step.outputs
-    return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each)
+    return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each, pool.fourier.along)
 
 
 def provider(name: str) -> tuple[str, str]:
     """Who does a routine, and why nobody better."""
-    return pocketfft.provider() if name in fourier.ROWS else host_lapack.provider(name)
+    if name not in fourier.ROWS:
+        return host_lapack.provider(name)
+    others, why = pocketfft.provider()
+    return f"own vector code, what it leaves {others}", why
 
 
 def _sorts_rows(step: RoutineStep, x: Array) -> bool:

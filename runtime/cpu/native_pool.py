@@ -17,6 +17,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
+from loopgrad.runtime.cpu.native_fourier import NativeFourier
 from loopgrad.runtime.cpu.native_products import native_products
 from loopgrad.runtime.cpu.native_sorts import NativeSorts, native_sorts
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
@@ -40,6 +41,7 @@ class NativePool:
         threads: int,
         products: Callable[[int], Mapping[str, int]],
         sorts: Callable[[], NativeSorts],
+        fourier: NativeFourier,
     ) -> None:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
@@ -59,6 +61,7 @@ class NativePool:
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
         self.products = products  # matrix products for so many threads, loaded when they are asked for
         self.sorts = sorts  # likewise
+        self.fourier = fourier  # likewise
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)
@@ -117,7 +120,7 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
                 code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
                 made = (partial(native_products, object_of), partial(native_sorts, object_of))
-                _pool = NativePool(code, wanted_threads(), *made)
+                _pool = NativePool(code, wanted_threads(), *made, NativeFourier(object_of))
     return _pool
 
 

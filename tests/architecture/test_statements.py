@@ -39,7 +39,7 @@ RUN_TIME = {
 AGREED = {
     "features", "interface", "record", "entry", "entry.call_context", "pool", "pool.pool_interface", "products",
     "products.products_interface", "sorts",
-    "sorts.sorts_interface", "support", "support.update_list",
+    "sorts.sorts_interface", "fourier", "fourier.fourier_interface", "support", "support.update_list",
 }  # fmt: skip
 
 
