@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import groupby, pairwise
 from math import prod
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,9 +25,21 @@ Shape = tuple[int, ...]
 Each = Callable[[int, Callable[[int], None]], None]
 """Calls a function with every number below the first argument, by some threads at once."""
 
-Along = Callable[[str, int, Array, Array, bool, float], Callable[[], object] | None]
-"""What transforms by a kind along one axis, from one array to another or the same, forward or not, times a number,
-whenever it is called; None where pocketfft should."""
+Call = Callable[[], object]
+"""What does its work whenever it is called."""
+
+
+class Along(Protocol):
+    """Who transforms many rows at once."""
+
+    def __call__(
+        self, kind: str, axis: int, given: Array, result: Array, forward: bool, scale: float, /
+    ) -> Call | None:
+        """Transforms along one axis, to another array or in place, times a number; None where pocketfft should."""
+
+    def together(self, parts: Sequence[Sequence[Call]], /) -> Call | None:
+        """The calls of each part, one after the other, and parts by threads at once; None where others should."""
+
 
 WORTH_A_PART: Final = 1 << 15  # numbers: a tenth of a millisecond
 MOST_PARTS: Final = 64
@@ -100,22 +112,23 @@ def _called(calls: list[Callable[[], object]], number: int) -> None:
     calls[number]()
 
 
-def _calls(
-    step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along | None
-) -> list[Callable[[], object]]:  # fmt: skip
-    """Of a pass, one for each part."""
+def _calls(step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along | None) -> list[Call]:
+    """Of a pass, one for each part; or one that does all parts."""
     found = []
     for part in step.parts:
         to = result[part]
         given_part = to if given is result else given[part]
-        calls = None if along is None else _by_axes(step, plan, given_part, to, along)
-        found.append(calls or _call(step.kind, step.axes, plan, given_part, to, pocketfft()))
-    return found
+        calls = [] if along is None else _by_axes(step, plan, given_part, to, along)
+        found.append(calls or [_call(step.kind, step.axes, plan, given_part, to, pocketfft())])
+    together = along.together(found) if along is not None and len(found) > 1 else None
+    if together is not None:
+        return [together]
+    return [calls[0] if len(calls) == 1 else partial(_one_after_the_other, calls) for calls in found]
 
 
 def _call(
     kind: str, axes: Sequence[int], plan: HostPlan, given: Array, result: Array, library: Pocketfft
-) -> Callable[[], object]:  # fmt: skip
+) -> Call:  # fmt: skip
     if kind == "real_dft":
         return partial(library.r2c, given, axes, True, plan.norm, result)
     if kind == "hermitian_dft":
@@ -123,17 +136,16 @@ def _call(
     return partial(library.c2c, given, axes, plan.forward, plan.norm, result)
 
 
-def _by_axes(
-    step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along
-) -> Callable[[], object] | None:  # fmt: skip
-    """One axis after the other, the last one at the end of reals; None where nobody but pocketfft does any of them."""
+def _by_axes(step: HostPass, plan: HostPlan, given: Array, result: Array, along: Along) -> list[Call]:
+    """One axis after the other, the last one at the end of reals; none where pocketfft does all of them."""
     *others, last = step.axes
     numbers = given if step.kind == "hermitian_dft" else result
     if step.kind == "hermitian_dft" and others:
         numbers = np.empty_like(given)
     kinds = [("dft", axis) for axis in others]
     ways = [*kinds, (step.kind, last)] if step.kind == "hermitian_dft" else [(step.kind, last), *kinds]
-    calls, found, held = [], False, given
+    calls: list[Call] = []
+    found, held = False, given
     for number, (kind, axis) in enumerate(ways):
         to = result if number == len(ways) - 1 else numbers
         extent = max(held.shape[axis], to.shape[axis])
@@ -142,10 +154,10 @@ def _by_axes(
         found = found or call is not None
         calls.append(call or _call(kind, (axis,), plan, held, to, pocketfft()))
         held = to
-    return (calls[0] if len(calls) == 1 else partial(_one_after_the_other, calls)) if found else None
+    return calls if found else []
 
 
-def _one_after_the_other(calls: Sequence[Callable[[], object]]) -> None:
+def _one_after_the_other(calls: Sequence[Call]) -> None:
     for call in calls:
         call()
 

@@ -109,7 +109,7 @@ def transform(node: Node, pool: NativePool) -> tuple[Callable[[Any], Array], int
 
     def compute(x: Any) -> Array:
         result = np.empty(type.shape, type.dtype.np)
-        transformed(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one, pool.fourier.along)
+        transformed(node.op, attrs, np.ascontiguousarray(x), result, _one_by_one, pool.fourier)
         return result
 
     return compute, int(type.size * max(PRIMITIVES[node.op].cost, 1.0))

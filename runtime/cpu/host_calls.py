@@ -59,7 +59,7 @@ def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: Na
 def bound(step: RoutineStep, array: Callable[[int], Array], pool: NativePool) -> Callable[[], object]:
     """What does a bindable step on this memory whenever it is called."""
     (given,), (result,) = step.inputs, step.outputs
-    return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each, pool.fourier.along)
+    return host_fourier.bound(step.name, step.attrs, array(given), array(result), pool.each, pool.fourier)
 
 
 def provider(name: str) -> tuple[str, str]:

@@ -9,7 +9,8 @@ again, or with zeros.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +22,13 @@ from loopgrad.runtime.processes import child_safe_lock
 
 Array = np.ndarray[Any, Any]
 Calls = Callable[[], object]
+RunChunks = Callable[[int, int, int], None]
 
 MOST_POINTS: Final = 1 << 13  # so that both places of a block are in a core's cache
 TABLES: Final = 64  # lengths whose factors are kept
 ALIGNED: Final = 64  # bytes
 ROOMS: Final = 64  # that wait to be used again
+MOST_ROOM: Final = 1 << 25  # bytes, for parts that are done at once
 
 _lock = child_safe_lock()
 _rooms: list[Array] = []
@@ -40,14 +43,15 @@ class LengthSteps(NamedTuple):
 
 
 class NativeFourier:
-    """See the module docstring. `object_of(name, text)` gives machine code for a text, from a cache or the compiler."""
+    """See the module docstring. `object_of(name, text)` gives machine code for a text, from a cache or the compiler;
+    `run_chunks(function, parameters, count)` has threads run a function's chunks."""
 
-    def __init__(self, object_of: Callable[[str, Callable[[], str]], bytes]) -> None:
-        self._object_of = object_of
+    def __init__(self, object_of: Callable[[str, Callable[[], str]], bytes], run_chunks: RunChunks) -> None:
+        self._object_of, self._run_chunks = object_of, run_chunks
         self._loaded: dict[str, Code] = {}
         self._run, self._lanes = cache(self._function), cache(self._lanes_of)
 
-    def along(self, kind: str, axis: int, given: Array, result: Array, forward: bool, scale: float) -> Calls | None:
+    def __call__(self, kind: str, axis: int, given: Array, result: Array, forward: bool, scale: float) -> Calls | None:
         """What transforms along one axis whenever it is called, times `scale`; None where others should. `given` may be
         `result`, where both are complex."""
         points = given.shape[axis] if kind == "dft" else max(given.shape[axis], result.shape[axis])
@@ -57,6 +61,16 @@ class NativeFourier:
         if steps is None or found is None:
             return None
         return self._whole(kind, found, steps, forward, scale)
+
+    def together(self, parts: Sequence[Sequence[Calls]]) -> Calls | None:
+        """What does the calls of each part, one after the other, and parts at once; None where that isn't native code
+        alone, or takes much room."""
+        found = [[call for call in calls if isinstance(call, _NativeJobs)] for calls in parts]
+        if [*map(len, found)] != [*map(len, parts)]:
+            return None
+        suffix = found[0][0].suffix
+        together = _TogetherJobs(found, self._code(suffix).address(f"lg_fourier.chunk.{suffix}"), self._run_chunks)
+        return together if together.size <= MOST_ROOM else None
 
     def _whole(self, kind: str, rows: _SideBySide, steps: LengthSteps, forward: bool, scale: float) -> Calls | None:
         lanes, count = rows.lanes, rows.number
@@ -216,34 +230,65 @@ class _NativeJobs:
 
     def __init__(
         self, jobs: Sequence[Array], run: Callable[[int], None], rows: _SideBySide, steps: LengthSteps
-    ) -> None:
-        self._jobs, self._run, self._held = [(job, job.ctypes.data) for job in jobs], run, (rows, steps)
-        most = max(2 * rows.given.shape[2], 2 * rows.result.shape[2]) + 2
-        self._place = most * rows.lanes * rows.given.real.dtype.itemsize
-        self._place += -self._place % ALIGNED
+    ) -> None:  # fmt: skip
+        self.jobs, self._run, self._held = [(job, job.ctypes.data) for job in jobs], run, (rows, steps)
+        self.suffix = rows.suffix
+        points = max(rows.given.shape[2], rows.result.shape[2]) + 1
+        self.place = round_up(2 * points * rows.lanes * rows.given.real.dtype.itemsize)
 
     def __call__(self) -> None:
-        room = _room(2 * self._place + ALIGNED)
-        start = room.__array_interface__["data"][0]
-        start += -start % ALIGNED
-        for job, address in self._jobs:
-            job[HERE], job[THERE] = start, start + self._place
-            self._run(address)
-        if len(_rooms) < ROOMS:
-            _rooms.append(room)
+        with _room(2 * self.place) as start:
+            self.at(start)
+            for _, address in self.jobs:
+                self._run(address)
+
+    def at(self, start: int) -> None:
+        """Use this room."""
+        for job, _ in self.jobs:
+            job[HERE], job[THERE] = start, start + self.place
+
+
+class _TogetherJobs:
+    """Chunks of native calls, each with a room of its own."""
+
+    def __init__(self, parts: Sequence[Sequence[_NativeJobs]], function: int, run_chunks: RunChunks) -> None:
+        self._parts, self._function, self._run_chunks = parts, function, run_chunks
+        self._each = max([2 * calls.place for part in parts for calls in part])
+        self.size = self._each * len(parts)
+        addresses = [[address for calls in part for _, address in calls.jobs] for part in parts]
+        self._lists = [np.array([len(jobs), *jobs], np.int64) for jobs in addresses]
+        self._table = np.array([jobs.ctypes.data for jobs in self._lists], np.int64)
+        self._address = self._table.ctypes.data
+
+    def __call__(self) -> None:
+        with _room(self.size) as start:
+            for number, part in enumerate(self._parts):
+                for calls in part:
+                    calls.at(start + number * self._each)
+            self._run_chunks(self._function, self._address, len(self._parts))
 
 
 HERE: Final = JOB.index("here")
 THERE: Final = JOB.index("there")
 
 
-def _room(size: int) -> Array:
-    """Memory that nobody else has meanwhile."""
+def round_up(size: int) -> int:
+    """Bytes in whole lines."""
+    return size + -size % ALIGNED
+
+
+@contextmanager
+def _room(size: int) -> Iterator[int]:
+    """The address of memory that nobody else has meanwhile."""
     try:
         room = _rooms.pop()
     except IndexError:
-        room = np.empty(size, np.uint8)
-    return room if room.size >= size else np.empty(size, np.uint8)
+        room = np.empty(0, np.uint8)
+    if room.size < size + ALIGNED:
+        room = np.empty(size + ALIGNED, np.uint8)
+    yield round_up(int(room.__array_interface__["data"][0]))
+    if len(_rooms) < ROOMS:
+        _rooms.append(room)
 
 
 # ---- lengths

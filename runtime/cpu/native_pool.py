@@ -17,7 +17,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import HEADER
 from loopgrad.codegen.targets.cpu.pool.pool_interface import EXPORTS, MAX_THREADS
 from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
-from loopgrad.runtime.cpu.native_fourier import NativeFourier
+from loopgrad.runtime.cpu.native_fourier import NativeFourier, RunChunks
 from loopgrad.runtime.cpu.native_products import native_products
 from loopgrad.runtime.cpu.native_sorts import NativeSorts, native_sorts
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
@@ -41,7 +41,7 @@ class NativePool:
         threads: int,
         products: Callable[[int], Mapping[str, int]],
         sorts: Callable[[], NativeSorts],
-        fourier: NativeFourier,
+        fourier: Callable[[RunChunks], NativeFourier],
     ) -> None:
         self.run = code.address("lg_pool_run")
         self.run_short = code.address("lg_pool_run_short")
@@ -53,15 +53,15 @@ class NativePool:
             *[ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in PYTHON_FUNCTIONS]
         )
         self._configure = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("lg_pool_configure"))
-        self._run = ctypes.CFUNCTYPE(
-            ctypes.c_int32, CHUNK, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p
-        )(self.run)
+        words = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int32, CHUNK, *words)(self.run)
+        self._run_native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, *words)(self.run)
         self._heap_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("lg_pool_heap_bytes"))
         self._trim = ctypes.CFUNCTYPE(None)(code.address("lg_pool_trim"))
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
         self.products = products  # matrix products for so many threads, loaded when they are asked for
         self.sorts = sorts  # likewise
-        self.fourier = fourier  # likewise
+        self.fourier = fourier(self.run_chunks)  # likewise
         self.threads = threads
         self.set_threads(threads)
         IDLE.append(self.trim)
@@ -86,12 +86,15 @@ class NativePool:
             except BaseException as error:
                 raised.append(error)
 
-        words = (ctypes.c_int64 * len(HEADER))()  # of a context that nobody polls for: here Python itself runs handlers
-        words[HEADER["polled"]] = NEVER_DUE
-        heap = ctypes.addressof(words) + ctypes.sizeof(ctypes.c_int64) * HEADER["heap_base"]
-        self._run(CHUNK(some), None, None, min(count, self.threads), 0, heap)
+        context = _unpolled()
+        self._run(CHUNK(some), None, None, min(count, self.threads), 0, _heap(context))
         if raised:
             raise raised[0]
+
+    def run_chunks(self, function: int, parameters: int, count: int) -> None:
+        """As many chunks of a native function that takes no stack heap, at most some microseconds each."""
+        context = _unpolled()
+        self._run_native(function, parameters, None, count, 0, _heap(context))
 
     def heap_bytes(self) -> int:
         """Bytes of stack heap that the pool's threads hold."""
@@ -101,6 +104,18 @@ class NativePool:
     def trim(self) -> None:
         """Give the stack heaps back to the system."""
         self._trim()
+
+
+def _unpolled() -> ctypes.Array[ctypes.c_int64]:
+    """The words of a context that nobody polls for: Python itself runs handlers afterwards."""
+    words = (ctypes.c_int64 * len(HEADER))()
+    words[HEADER["polled"]] = NEVER_DUE
+    return words
+
+
+def _heap(context: ctypes.Array[ctypes.c_int64]) -> int:
+    """Where its stack heap is noted."""
+    return ctypes.addressof(context) + ctypes.sizeof(ctypes.c_int64) * HEADER["heap_base"]
 
 
 def _popped(numbers: list[int]) -> int | None:
@@ -120,7 +135,7 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
                 code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
                 made = (partial(native_products, object_of), partial(native_sorts, object_of))
-                _pool = NativePool(code, wanted_threads(), *made, NativeFourier(object_of))
+                _pool = NativePool(code, wanted_threads(), *made, partial(NativeFourier, object_of))
     return _pool
 
 

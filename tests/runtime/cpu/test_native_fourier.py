@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.runtime import host_fourier
 from loopgrad.runtime.cpu import native_fourier
 from loopgrad.runtime.cpu.device import CpuDevice
 
@@ -24,7 +25,7 @@ def near(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_of_any_radix_in_rows_and_columns(dtype: Any, axis: int) -> None:
     """Forwards and backwards, to other memory and in place, of as many rows as vectors have lanes, more, and fewer."""
-    along, done = CpuDevice().pool().fourier.along, set()
+    along, done = CpuDevice().pool().fourier, set()
     for n in LENGTHS:
         for rows in (16, 37, 9):
             shape = [2, rows, n] if axis == 2 else [2, n, rows] if axis == 1 else [n, 2, rows]
@@ -49,7 +50,7 @@ def test_of_any_radix_in_rows_and_columns(dtype: Any, axis: int) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_of_reals(dtype: Any, axis: int) -> None:
     """Of even length; the imaginary parts of a spectrum's ends don't count."""
-    along, numbers, done = CpuDevice().pool().fourier.along, np.result_type(dtype, np.complex64), set()
+    along, numbers, done = CpuDevice().pool().fourier, np.result_type(dtype, np.complex64), set()
     for n in (16, 18, 32, 60, 98, 128, 420, 1024):
         for rows in (16, 21):
             x = RNG.standard_normal((rows, n) if axis else (n, rows)).astype(dtype)
@@ -68,7 +69,7 @@ def test_of_reals(dtype: Any, axis: int) -> None:
 
 def test_what_is_left_to_others() -> None:
     """Large primes, odd lengths of reals, few rows, what lies apart in memory."""
-    along = CpuDevice().pool().fourier.along
+    along = CpuDevice().pool().fourier
     z = np.ones((32, 32), np.complex64)
     cases: list[tuple[str, int, Any, Any]] = [
         ("dft", 1, np.ones((32, 22), np.complex64), np.ones((32, 22), np.complex64)),
@@ -81,19 +82,21 @@ def test_what_is_left_to_others() -> None:
     assert native_fourier.radices_of(1) is None
 
 
-def test_in_programs_some_axes_are_ours_and_some_arent() -> None:
-    """Along 22 columns by pocketfft, along the others by us; the same bits compiled and directly, of any threads."""
-    x = RNG.standard_normal((20, 24, 22)).astype(np.float32)
+@pytest.mark.parametrize("columns", [22, 32])
+def test_parts_of_programs(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """By native code alone, or along 22 columns by pocketfft, to the same bits of any number of threads."""
+    monkeypatch.setattr(host_fourier, "WORTH_A_PART", 1000)
+    host_fourier.planned.cache_clear()
+    x = RNG.standard_normal((20, 32, columns)).astype(np.float32)
     program = lg.compile(lambda x: lg.fft.irfftn(lg.fft.rfftn(x) * 2.0, x.shape), device="cpu")
     pool = CpuDevice().pool()
     usual, found = pool.threads, []
     try:
-        for threads in (1, 2):
+        for threads in (1, 5):
             pool.set_threads(threads)
             found.append(np.asarray(program(x)))
     finally:
         pool.set_threads(usual)
+        host_fourier.planned.cache_clear()
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], 2 * x, atol=1e-5)
-    with lg.default_device("cpu"):
-        np.testing.assert_allclose(np.asarray(lg.fft.fftn(lg.asarray(x))), np.fft.fftn(x), atol=2e-3)

@@ -13,8 +13,9 @@ STEP words for each step.
     halve                           the spectrum of reals of that of their pairs
     join                            what is the other way, with parts exchanged
 
-`lanes()` says how many rows these are. `real` and `imaginary` say where in a point parts are: the inverse is the
-transform with these exchanged on both ways.
+`chunk(lists, number, ...)`, for the pool, does the jobs of a list: how many they are, and their addresses. `lanes()`
+says how many rows go side by side. `real` and `imaginary` say where in a point parts are: the inverse is the transform
+with these exchanged on both ways.
 """
 
 from __future__ import annotations
@@ -36,4 +37,6 @@ MOVES: Final = ("load.columns", "load.reals", "load.rows", "store.columns", "sto
 
 def exports(suffix: str) -> tuple[str, ...]:
     passes = [f"{kind}.{radix}" for kind in ("pass", "last") for radix in RADICES]
-    return tuple([f"lg_fourier.{name}.{suffix}" for name in ("run", "lanes", *MOVES, *passes, "halve", "join")])
+    return tuple(
+        [f"lg_fourier.{name}.{suffix}" for name in ("run", "chunk", "lanes", *MOVES, *passes, "halve", "join")]
+    )

@@ -276,5 +276,13 @@ class RowTransforms:
                 t.put(f"store ptr {first}, ptr {there}")
             t.put(f"call void {address['store']}(ptr {t.load('ptr', here)}, ptr {target}, {words('to')})")
         t.put("ret void")
+        run = t.function(f"void {self.named('run')}(ptr %job)")
+        t = IrText()
+        jobs = t.let(f"inttoptr i64 {t.load('i64', '%lists', '%number')} to ptr")
+        with t.loop(t.load("i64", jobs)) as i:
+            job = t.let(f"inttoptr i64 {t.load('i64', jobs, t.add(i, 1))} to ptr")
+            t.put(f"call void {self.named('run')}(ptr {job})")
+        t.put("ret void")
+        chunk = t.function(f"void {self.named('chunk')}(ptr %lists, i64 %number, ptr %worker, ptr %control)")
         lanes = f"define i64 {self.named('lanes')}() {{\n  ret i64 {self.width}\n}}\n"
-        return t.function(f"void {self.named('run')}(ptr %job)") + lanes
+        return run + chunk + lanes
