@@ -7,7 +7,7 @@ element's order above, its position below.
 
 Where only some elements of sorted rows are read, or only the largest are wanted, long rows aren't sorted: a sample says
 between which elements those are; and what isn't smaller than the k-th largest of some parts' largest elements has the
-k largest among it, and few others.
+k largest among it, and few others. A few largest are found by native code in one look (largest_module.py).
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ POSITIONS_BY_DIGITS: Final = {1: 128, 2: 128, 4: 512, 8: 128}
 BYTES_BY_DIGITS: Final = 32  # of a row that NumPy's stable sort, which goes by digits, sorts faster than others
 WORTH_A_PART: Final = 1 << 16  # elements of a long row that a thread sorts by digits
 WORTH_THREADS: Final = 1 << 15  # elements of a thread that sorts
-TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest
+TO_LOOK_THROUGH: Final = 1 << 19  # of one that looks for the largest by NumPy,
+TO_LOOK_AT: Final = 1 << 16  # and by native code
 TOGETHER: Final = 1 << 17  # elements of the rows that a cache holds while they are looked through
 TO_SAMPLE: Final = 1 << 12  # elements of a row of which a sample is sorted first
 SAMPLE: Final = 1 << 14  # elements of it at most; fewer of shorter rows,
 SPARSE: Final = 16  # which lie so far apart
 AROUND: Final = 2.0  # times the root of their number: four deviations of a median's place
 MOST_PLACES: Final = 4  # that cost less than a sort
-PARTS: Final = 4  # for each of the largest that are wanted
+PARTS: Final = 4  # for each of the largest that are wanted,
+FEW_LARGEST: Final = 8  # if they are more than these, which are found in one look at the row
 
 
 def sort(x: Array, result: Array, pool: NativePool) -> None:
@@ -86,7 +88,9 @@ def select(x: Array, places: Sequence[int], result: Array, pool: NativePool) -> 
 
 def top_positions(x: Array, result: Array, pool: NativePool) -> None:
     """Where the largest of the last axis are, from the largest on, of equal ones the first; int64."""
-    if result.size:
+    if result.size and result.shape[-1] <= FEW_LARGEST:
+        by_rows(pool.largest, x, result, pool, TO_LOOK_AT)
+    elif result.size:
         by_rows(partial(_largest_of_rows, pool=pool), x, result, pool, TO_LOOK_THROUGH, TOGETHER)
 
 

@@ -19,7 +19,7 @@ from loopgrad.runtime.cpu.loader import Code
 from loopgrad.runtime.cpu.memory import IDLE
 from loopgrad.runtime.cpu.native_fourier import NativeFourier, RunChunks
 from loopgrad.runtime.cpu.native_products import native_products
-from loopgrad.runtime.cpu.native_sorts import NativeSorts, native_sorts
+from loopgrad.runtime.cpu.native_sorts import NativeLargest, NativeSorts, native_sorts
 from loopgrad.runtime.processes import child_safe_lock, renewed_in_children
 
 CPU_QUOTA_FILE: Final = Path("/sys/fs/cgroup/cpu.max")
@@ -41,6 +41,7 @@ class NativePool:
         threads: int,
         products: Callable[[int], Mapping[str, int]],
         sorts: Callable[[], NativeSorts],
+        largest: NativeLargest,
         fourier: Callable[[RunChunks], NativeFourier],
     ) -> None:
         self.run = code.address("lg_pool_run")
@@ -61,6 +62,7 @@ class NativePool:
         self._after_fork = ctypes.CFUNCTYPE(None)(code.address("lg_pool_after_fork"))
         self.products = products  # matrix products for so many threads, loaded when they are asked for
         self.sorts = sorts  # likewise
+        self.largest = largest  # likewise
         self.fourier = fourier(self.run_chunks)  # likewise
         self.threads = threads
         self.set_threads(threads)
@@ -135,7 +137,9 @@ def native_pool(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeP
                 code = Code(object_of("pool", _pool_text), EXPORTS)
                 code.keep()
                 made = (partial(native_products, object_of), partial(native_sorts, object_of))
-                _pool = NativePool(code, wanted_threads(), *made, partial(NativeFourier, object_of))
+                _pool = NativePool(
+                    code, wanted_threads(), *made, NativeLargest(object_of), partial(NativeFourier, object_of)
+                )
     return _pool
 
 

@@ -129,6 +129,39 @@ class _Parts:
         self._each(self._parts, move)
 
 
+class NativeLargest:
+    """Where the few largest of rows are; a function for keys of each kind. `object_of(name, text)` gives machine code
+    for a text, from a cache or the compiler."""
+
+    def __init__(self, object_of: Callable[[str, Callable[[], str]], bytes]) -> None:
+        self._object_of = object_of
+        self._named: dict[Keys, Any] = {}
+
+    def __call__(self, x: Array, result: Array) -> None:
+        """As many of each row of x, which lies densely, as the rows of the result have: from the largest on, of equal
+        ones the first; NaN is larger than every number."""
+        keys, order = keys_of(x.dtype)
+        (rows, count), most = x.shape, result.shape[1]
+        beside = np.empty(most, np.dtype(f"u{x.dtype.itemsize}"))
+        self._function(keys)(x.ctypes.data, result.ctypes.data, beside.ctypes.data, rows, count, most, order)
+
+    def _function(self, keys: Keys) -> Any:
+        if keys not in self._named:
+            symbol = f"lg_largest.{keys.suffix}"
+            with _lock:
+                if keys not in self._named:
+                    code = Code(self._object_of(f"largest_{keys.suffix}", lambda: _largest_text(keys)), [symbol])
+                    code.keep()
+                    self._named[keys] = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7)(code.address(symbol))
+        return self._named[keys]
+
+
+def _largest_text(keys: Keys) -> str:
+    from loopgrad.codegen.targets.cpu.sorts.largest_module import largest_ir  # late: a warm cache needs no text
+
+    return largest_ir(keys)
+
+
 def native_sorts(object_of: Callable[[str, Callable[[], str]], bytes]) -> NativeSorts:
     """The functions. `object_of(name, text)` gives machine code for a text, from a cache or the compiler."""
     global _sorts
