@@ -23,10 +23,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from loopgrad.codegen.kernel.footprint import scattered_reads
-from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, Reduction, RunningTotal, walk
+from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, Reduction, RunningTotal, walk
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
+from loopgrad.codegen.targets.cpu.vector.lane_width import divides_wide_numbers, lane_width
 from loopgrad.codegen.targets.cpu.vector.read_rows import read_rows
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
 from loopgrad.codegen.targets.cpu.vector.row_patterns import row_pattern
@@ -178,34 +179,6 @@ def cost(block: Block) -> int:
         factor = 16 if op.opcode in ("for", "while") else 1
         total += factor * sum([cost(inner) for inner in op.blocks])
     return total
-
-
-def lane_width(kernel: Kernel, ops: list[KOp], machine: Machine) -> int:
-    """Lanes of one vector: as many as fit of the widest element type that the arithmetic uses."""
-    wide = narrow = 0
-    for op in ops:
-        for r in op.results:
-            if r.dtype.is_float:
-                wide += r.dtype.bits == 64
-                narrow += r.dtype.bits < 64
-    floats = [p.dtype.bits for p in kernel.params if p.dtype.is_float]
-    if not wide and not narrow and floats:
-        wide = int(max(floats) == 64)
-    return max(machine.vector_bits // (64 if wide > narrow else 32), 1)
-
-
-def divides_wide_numbers(ops: list[KOp]) -> bool:
-    """Whether 64-bit integers that come from memory are divided, or the like: no machine does that by vectors, so it is
-    code for each element, which has no latency to hide and which LLVM takes long for. Positions mostly have fewer
-    bits."""
-    data: set[KValue] = set()
-    for op in ops:
-        if op.opcode == "load" or not data.isdisjoint(op.operands):
-            data.update(op.results)
-            row = OPCODES[op.opcode]
-            if not (row.own or row.quick) and any(r.dtype.is_integer and r.dtype.bits == 64 for r in op.results):
-                return True
-    return False
 
 
 def group_count(ops: list[KOp], machine: Machine) -> int:
