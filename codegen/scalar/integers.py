@@ -159,6 +159,19 @@ def _pow(m: Ops[V], dtype: DType, known: Known, x: V, y: V) -> V:
     return m.select(m.test("SLessThan", y, zero), m.select(m.test("IEqual", x, one), one, flipped), result)
 
 
+def _bit_count(m: Ops[V], dtype: DType, _known: Known, x: V) -> V:
+    """Where no instruction counts: in pairs of bits, fours, bytes, then those (Warren, "Hacker's Delight", 5-1)."""
+    if "BitCount" in m.own:
+        return m.same("BitCount", x)
+    ones, pairs, fours = (m.const(x, (2**dtype.bits - 1) // (2**each + 1)) for each in (1, 2, 4))
+    x = m.isub(x, m.iand(m.shr(x, 1), ones))
+    x = m.iadd(m.iand(x, pairs), m.iand(m.shr(x, 2), pairs))
+    x = m.iand(m.iadd(x, m.shr(x, 4)), fours)
+    for shift in (8, 16, 32)[: (dtype.bits // 8).bit_length() - 1]:  # a byte holds any of the counts
+        x = m.iadd(x, m.shr(x, shift))
+    return m.iand(x, m.const(x, 0xFF))
+
+
 RECIPES: Final[dict[str, Recipe]] = {
     "add": _row("IAdd"),
     "sub": _row("ISub"),
@@ -178,6 +191,7 @@ RECIPES: Final[dict[str, Recipe]] = {
     "neg": _neg,
     "abs": _abs,
     "invert": _row("Not"),
+    "bit_count": _bit_count,
     "sign": _sign,
     "philox": lambda m, _dtype, known, *operands: philox(m, operands, known(6)),
 }

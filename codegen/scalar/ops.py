@@ -3,7 +3,7 @@
 A value is opaque (`V`): on the CPU a vector of lanes, on a GPU one number. Its type is named bool, i8 .. i64
 (signless), f16, b16 (bfloat16), f32 or f64. Opcodes have SPIR-V's names (Khronos, SPIR-V specification 3.49). A target
 has a row for each of them in a table, and may have rows of its own (`own`) for what is otherwise made of several: SAbs
-SMin SMax UMin UMax of integers, FCopySign.
+SMin SMax UMin UMax BitCount of integers, FCopySign.
 
 Recipes are written once for all widths and take the width from `bits(x)`. Arithmetic is IEEE, rounded to nearest.
 """

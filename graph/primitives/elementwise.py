@@ -10,6 +10,7 @@ Edge cases, the same on every device:
   lgamma, digamma           at -1, -2, ...: inf and NaN; at 0: inf, and -inf or (at -0.0) inf.
   cast                      float to integer truncates toward zero and saturates, NaN becomes 0; integer to
                             integer wraps; anything to bool is x != 0.
+  bit_count                 how many bits are set, in the operand's dtype.
   signbit                   of -0.0 and of NaN as well.
   bitcast                   attrs dtype, as wide: the same bits. What NaN's bits are is the machine's choice.
   alias                     attrs bound, where True: see ops.upper_bound; kept: it is in memory; meets: of a loop in
@@ -270,6 +271,10 @@ def _extreme(ordered: Ufunc, of_integers: Ufunc) -> Ufunc:
     return extreme
 
 
+def _bit_count(x: Array) -> Array:
+    return np.asarray(np.bitwise_count(x).astype(x.dtype))
+
+
 def _sign(x: Array) -> Array:
     return np.asarray(np.sign(x) + x.dtype.type(0))  # + 0 turns -0.0 into 0.0
 
@@ -367,6 +372,9 @@ UNARY: Final = table(
     _unary(
         "invert", "biu", np.invert, public="bitwise_invert", not_differentiable=WHOLE,
         interval=modular(intervals.invert), python=operator.invert,
+    ),
+    _unary(
+        "bit_count", "u", _bit_count, public="bitwise_count", not_differentiable=WHOLE, interval=intervals.bit_count,
     ),
 )  # fmt: skip
 

@@ -61,6 +61,11 @@ def moved(node: Node, known: Known) -> Interval:
     return known.residues(node.operands[0])
 
 
+def bit_count(node: Node, known: Known) -> Interval:
+    """At most all bits."""
+    return 0, node.operands[0].dtype.bits
+
+
 def position(node: Node, known: Known) -> Interval:
     """Positions along attrs axis of the operand."""
     return 0, max(node.operands[0].shape[node.attrs["axis"]] - 1, 0)

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from loopgrad.graph import ops
 from loopgrad.graph.errors import DTypeError, ShapeError, explained
 from loopgrad.graph.nodes import Value
-from loopgrad.graph.types import DTYPES, DType, bool_, complex128, float32, float64, int64, uint8, uint32, uint64
+from loopgrad.graph.types import DTYPES, DType, bool_, complex128, float32, float64, int64, uint8, uint64
 from loopgrad.lazy.loops.while_loop import while_loop
 from loopgrad.lazy.numpy.elementwise import (
     absolute,
     add,
-    bitwise_and,
-    bitwise_right_shift,
     divide,
     equal,
     exp2,
@@ -434,15 +433,7 @@ def bitwise_count(x: ArrayLike, /) -> Tensor:
         return cast(t, uint8)
     if not t._value.dtype.is_integer:
         raise dtype_refused("bitwise_count", "iu", t._value.dtype)
-    wide = uint64 if t._value.dtype.bits == 64 else uint32
-    bits = cast(_unsigned_size(t._value), wide)
-    ones, pairs, fours = ((2**wide.bits - 1) // (2**each + 1) for each in (1, 2, 4))  # every other 1, 2, 4 bits
-    bits = subtract(bits, bitwise_and(bitwise_right_shift(bits, 1), ones))
-    bits = add(bitwise_and(bits, pairs), bitwise_and(bitwise_right_shift(bits, 2), pairs))
-    bits = bitwise_and(add(bits, bitwise_right_shift(bits, 4)), fours)
-    for shift in (8, 16, 32)[: wide.bits // 32 + 1]:  # a byte holds any of the counts
-        bits = add(bits, bitwise_right_shift(bits, shift))
-    return cast(bitwise_and(bits, 0xFF), uint8)
+    return cast(wrap(ops.bit_count(_unsigned_size(t._value)._value)), uint8)
 
 
 degrees, radians = rad2deg, deg2rad

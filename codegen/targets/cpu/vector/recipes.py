@@ -31,6 +31,7 @@ OWN: Final[dict[str, str]] = {
     "SMax": "call {r} @llvm.smax.{s}" + _TWO,
     "UMin": "call {r} @llvm.umin.{s}" + _TWO,
     "UMax": "call {r} @llvm.umax.{s}" + _TWO,
+    "BitCount": "call {r} @llvm.ctpop.{s}" + _ONE,
     "FCopySign": "call {r} @llvm.copysign.{s}" + _TWO,
 }
 ROWS: Final[dict[str, str]] = {

@@ -53,7 +53,7 @@ def every_operation(dtype) -> Kernel:
     x_param, y_param = b.param(dtype, 100), b.param(dtype, 100)
     unary = FLOAT_UNARY if dtype.is_float else ["neg", "abs", "sign", "invert"]
     if dtype.kind == "u":
-        unary = ["invert"]
+        unary = ["invert", "bit_count"]
     (lane,) = b.indices
     x, y = b.load(x_param, lane), b.load(y_param, lane)
     results = [b.one(name, (x,)) for name in unary]

@@ -69,7 +69,7 @@ def test_integer_arithmetic(dtype):
 @pytest.mark.in_turns
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integer_unary_and_power(dtype):
-    for seed, op in enumerate(["neg", "abs", "sign", "invert"]):
+    for seed, op in enumerate(["neg", "abs", "sign", "invert"] + ["bit_count"] * (dtype.kind == "u")):
         elementwise(op, (dtype,), dtype, [values(dtype, seed)])
     base, exponent = values(dtype, 1), np.abs(values(dtype, 2)) % dtype.np.type(6)
     elementwise("pow", (dtype, dtype), dtype, [base, exponent])
@@ -154,3 +154,8 @@ def test_floats_become_integers_as_vectors():
     """LLVM's conversions that saturate are made number by number."""
     narrowed = lg.compile(lambda x: [lg.astype(x, kind) for kind in (lg.uint8, lg.int16, lg.int32, lg.uint64)])
     assert ".sat." not in narrowed.text("llvm", np.ones(1000, np.float32))
+
+
+def test_bits_are_counted_by_an_instruction() -> None:
+    text = lg.compile(lg.bitwise_count, device="cpu").text("llvm", np.zeros(100, np.uint32))
+    assert "llvm.ctpop" in text

@@ -70,7 +70,8 @@ def test_random_kernels(seed):
 def test_integer_arithmetic(dtype):
     names = ("add", "sub", "mul", "div", "floordiv", "rem", "mod", "min", "max", "and", "or", "xor", "shl", "shr")
     elementwise([(n, dtype) for n in names], (dtype, dtype), [values(dtype, 1), values(dtype, 2)])
-    elementwise([(n, dtype) for n in ("neg", "abs", "sign", "invert")], (dtype,), [values(dtype, 3)])
+    names = ("neg", "abs", "sign", "invert", *["bit_count"] * (dtype.kind == "u"))
+    elementwise([(n, dtype) for n in names], (dtype,), [values(dtype, 3)])
     exponents = (np.abs(values(dtype, 4)) % dtype.np.type(5)).astype(dtype.np)
     elementwise([("pow", dtype)], (dtype, dtype), [values(dtype, 5), exponents])
 
