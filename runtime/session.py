@@ -110,6 +110,22 @@ class Versions:
             self.decided.varied = True
         return program
 
+    def known(self, constants: Numbers, nodes: int) -> Executable | DirectProgram | None:
+        """The program of so many nodes that is compiled for these numbers, or ran directly with them the last time and
+        does once more; None where more is to be looked at. (Threads that count at once may lose one of their runs.)"""
+        executable = self.exact.get(constants)
+        if executable is not None:
+            self.used = True
+            return executable
+        decided, direct = self.decided, self.direct
+        if direct is None or direct[0] != constants or decided.exact or decided.lifted is not None:
+            return None
+        if _worth_compiling(decided.spent, nodes):
+            return None
+        self.used = True
+        decided.spent += direct[1].work
+        return direct[1]
+
 
 class Session:
     """The in-memory cache; what has to leave, `PROGRAMS` says. Threads that need different programs compile side by
@@ -158,10 +174,9 @@ class Session:
         self, versions: Versions, constants: Numbers, nodes: int, device: Device, options: Options
     ) -> tuple[Executable | DirectProgram, tuple[Buffer, ...]] | None:
         """As `lookup`, of a structure with so many nodes that was found before; None where its graph is needed."""
-        executable = versions.exact.get(constants)
-        if executable is not None:
-            versions.used = True
-            return executable, ()
+        program = versions.known(constants, nodes)
+        if program is not None:
+            return program, ()
         with versions.lock:
             decided = versions.decided
             if options.direct and versions.direct is not None and not decided.exact and decided.lifted is None:

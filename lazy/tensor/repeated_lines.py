@@ -484,9 +484,8 @@ def _ready(line: Line, constants: Numbers, lines: Lines) -> tuple[Executable | D
     versions = line.versions()
     if versions is None:
         return None
-    program = versions.exact.get(constants)
+    program = versions.known(constants, line.nodes)
     if program is not None:
-        versions.used = True
         return program, ()
     return SESSION.ready(versions, constants, line.nodes, lines.device, lines.config.options)
 
