@@ -22,8 +22,9 @@ from loopgrad.codegen.options import Options
 from loopgrad.graph.ambient import AMBIENT
 from loopgrad.graph.build import current_scope, enter
 from loopgrad.graph.errors import LoopgradError
-from loopgrad.graph.expressions import expression_of
+from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
 from loopgrad.graph.nodes import Graph, Leaf, Noted, Value
+from loopgrad.graph.passes.alike import MANY as MANY_PIECES
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import (
     LIVE,
@@ -83,6 +84,8 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
         for t in tensors:
             if isinstance(t._history, Siblings):
                 t._history.elements(t)
+        if len(tensors) >= MANY_PIECES:
+            _compute_alike(tensors)
     values = [t._value for t in tensors]
     note_reads(values)
     lazy = [value for value in values if not isinstance(value, Leaf)]
@@ -92,6 +95,19 @@ def buffers_of(tensors: Sequence[TensorCore], purpose: str = "array") -> list[Bu
         _check_readable(value, purpose)
     computed = _only_computed(lazy) if deriving() else EVALUATOR.claimed(tensors, settled)
     return [_elements(t, value, computed) for t, value in zip(tensors, values, strict=True)]
+
+
+def _compute_alike(tensors: Sequence[TensorCore]) -> None:
+    """Compute those of which many were noted alike, all at once."""
+    from loopgrad.lazy.tensor.alike_tensors import computed_together  # late: as below
+
+    each: dict[Expression, list[TensorCore]] = {}
+    for t in tensors:
+        if type(value := t._value) is Noted and value.known is None:
+            each.setdefault(value.expression or expression_of(value), []).append(t)
+    for expression, (first, *more) in each.items():
+        if len(more) >= MANY_PIECES and expression is not OPAQUE and type(value := first._value) is Noted:
+            computed_together(first, value, expression)
 
 
 def buffer_of(t: TensorCore, purpose: str = "array") -> Buffer:

@@ -79,6 +79,21 @@ def test_each_list_of_a_loop_is_computed_together(runs: list[str]) -> None:
         assert len(runs) < 15, again
 
 
+def test_lists_that_are_evaluated_at_once_are_arrays_each(runs: list[str]) -> None:
+    x = lg.asarray(X)
+    for again in range(2):
+        listed, others = [x[i] * 2.25 + again for i in range(40)], [lg.sqrt(x[i]) for i in range(40)]
+        total, reader = lg.sum(x), listed[3] + others[4]
+        runs.clear()
+        lg.eval(listed, {"others": others}, total)
+        assert runs.count("evaluate_graph") == 2
+        assert all(isinstance(t._value, Leaf) for t in (*listed, *others, total))
+        np.testing.assert_array_equal([float(t) for t in listed], X * 2.25 + again)
+        np.testing.assert_array_equal([float(t) for t in others], np.sqrt(X))
+        np.testing.assert_array_equal(reader, X[3] * 2.25 + again + np.sqrt(X[4]))
+        np.testing.assert_allclose(total, X.sum(), rtol=1e-15)
+
+
 def test_what_reads_them_and_what_is_written_stays_right(runs: list[str]) -> None:
     x = lg.asarray(X)
     listed = [x[i] * 3.0 for i in range(40)]
