@@ -65,8 +65,7 @@ def rewrite_routines(graph: Graph, routines: frozenset[str], precision: str = FU
             return builder.inline(Call.of(node).function, node.operands)
         how = {**dict(node.attrs["routine"]), "precision": precision}
         del how["rank"]
-        if name == "attention":
-            operands, how["heads"] = _with_shared(operands)
+        operands, how["heads"] = _with_shared(operands)
         return _narrowed(builder.emit(name, operands, how), node, builder)
 
     return rebuild(graph, rewrite)
@@ -125,8 +124,8 @@ def _narrowed(results: Sequence[Value], node: Node, builder: GraphBuilder) -> li
 
 
 def _with_shared(operands: list[Value]) -> tuple[list[Value], tuple[tuple[int, ...], ...]]:
-    """The operands of attention with keys and values that aren't repeated, where both are alike, and what the routine
-    has to know of that."""
+    """The operands with keys and values that aren't repeated, where both are alike, and what the routine has to know of
+    that. Derivatives by them are those of each head, which whoever repeated them adds up."""
     q, *others = operands[:3]
     keys, values = map(_before_repeats, others)
     if keys is None or values is None or (keys.leading, keys.wide) != (values.leading, values.wide):

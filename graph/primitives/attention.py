@@ -8,9 +8,9 @@
                           ->  the derivatives of q, k and v, of their dtype; along: the sum of ct * result over e
 
 Attributes: `causal`, `scale` (a float), `sides` ("", "b", "m", "bm": of bias and mask those that are there),
-`precision` (of the factors of products of float32: `lg.options(matmul_precision=)`). Of attention: `heads`, where keys
-and values are those of several queries' matrices: the leading axes of queries, in an array of as many, and of those of
-keys and values, 1 where they are the same; else ().
+`precision` (of the factors of products of float32: `lg.options(matmul_precision=)`), and `heads`, where keys and values
+are those of several queries' matrices: the leading axes of queries, in an array of as many, and of those of keys and
+values, 1 where they are the same; else (). Derivatives by keys and values are those of each of the queries' matrices.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def _infer_attention(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[G
 
 
 def _infer_gradient(operands: tuple[Value, ...], attrs: Attrs, regions: tuple[Graph, ...]) -> Types:
-    return tuple([TensorType(x.shape, x.dtype) for x in operands[:3]])
+    batch = operands[0].shape[:-2]
+    return tuple([TensorType((*batch, *x.shape[-2:]), x.dtype) for x in operands[:3]])
 
 
 def _scores(attrs: Attrs, q: Array, k: Array, sides: list[Array]) -> Array:
@@ -51,10 +52,7 @@ def _scores(attrs: Attrs, q: Array, k: Array, sides: list[Array]) -> Array:
 
 def attention(attrs: Attrs, q: Array, k: Array, v: Array, *sides: Array) -> tuple[Array, Array]:
     shape = q.shape[:-1]
-    if attrs["heads"]:
-        wide, leading = attrs["heads"]
-        q, k, v = (x.reshape(*axes, *x.shape[-2:]) for x, axes in ((q, wide), (k, leading), (v, leading)))
-        sides = tuple([np.broadcast_to(x, (*shape, k.shape[-2])).reshape(*wide, shape[-1], k.shape[-2]) for x in sides])
+    k, v = (_of_each_head(attrs, x, shape) for x in (k, v))
     scores = _scores(attrs, q, k, list(sides))
     most = scores.max(-1, keepdims=True)
     base = np.where(np.isneginf(most), 0, most)
@@ -63,7 +61,16 @@ def attention(attrs: Attrs, q: Array, k: Array, v: Array, *sides: Array) -> tupl
     norm = np.where(norm == 0, np.float32(1), norm)
     result = weights.astype(q.dtype).astype(np.float32) @ v.astype(np.float32) / norm
     normal = (base + np.log(norm)).astype(np.float32)
-    return result.astype(q.dtype).reshape(*shape, v.shape[-1]), normal.reshape(*shape, 1)
+    return result.astype(q.dtype), normal
+
+
+def _of_each_head(attrs: Attrs, x: Array, shape: tuple[int, ...]) -> Array:
+    """Keys or values of every matrix of queries, where several share some."""
+    if not attrs["heads"]:
+        return x
+    wide, leading = attrs["heads"]
+    repeated = np.broadcast_to(x.reshape(*leading, *x.shape[-2:]), (*wide, *x.shape[-2:]))
+    return repeated.reshape(*shape[:-1], *x.shape[-2:])
 
 
 def attention_gradient(
@@ -76,6 +83,7 @@ def attention_gradient(
     def turned(x: Array) -> Array:
         return np.swapaxes(x, -1, -2)
 
+    k, v = (_of_each_head(attrs, x, q.shape[:-1]) for x in (k, v))
     weights = np.exp(_scores(attrs, q, k, list(sides)) - normal)
     by_scores = weights * (product(ct, turned(v)) - along)
     by_q, by_k = attrs["scale"] * product(by_scores, k), attrs["scale"] * product(turned(by_scores), q)

@@ -58,18 +58,18 @@ def shapes_of(routine: Routine) -> Shapes:
     assert isinstance(scale, float)
     panels = routine.geometry.warpgroups and DEPTHS[type].bytes < WORD
     whole = Shapes(type, prod(q[:-2]), q[-2], k[-2], q[-1], v[-1], causal, scale, mask, bias, panels)
-    return with_shared(whole, routine.attrs.get("heads"))
+    return with_shared(whole, routine.attrs["heads"], joined=routine.name == "attention")
 
 
-def with_shared(shapes: Shapes, shared: object) -> Shapes:
-    """With keys and values of several queries' matrices; those that nothing tells apart are one matrix, where its
-    elements can be counted in 32 bits."""
+def with_shared(shapes: Shapes, shared: object, joined: bool = True) -> Shapes:
+    """With keys and values of several queries' matrices; those that nothing tells apart are one matrix where they may
+    be `joined`, and its elements can be counted in 32 bits."""
     if not shared:
         return shapes
     assert isinstance(shared, tuple)
     wide, leading = shared
     found = replace(shapes, shared=SharedMatrices(wide, _strides(leading)))
-    if leading[-1] > 1 or shapes.causal or shapes.mask is not None or shapes.bias is not None:
+    if not joined or leading[-1] > 1 or shapes.causal or shapes.mask is not None or shapes.bias is not None:
         return found
     together = wide[-1]
     if together * shapes.queries * max(shapes.width, shapes.value_width) >= MOST:

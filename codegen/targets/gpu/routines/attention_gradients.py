@@ -28,6 +28,7 @@ from loopgrad.codegen.targets.gpu.routines.attention_scores import (
     Sides,
     multiplied,
     only_seen,
+    place_of,
     rows_of,
 )
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, LeftRows, Sums
@@ -92,11 +93,10 @@ class _Gradients(ScoreTile):
         s, params = self.s, list(e.table.params)
         widths = (s.width, s.width, s.value_width)
         of_query, of_key = (s.queries, s.width), (s.keys, s.width)
-        query, key = rows_of(c, params[0], number, *of_query), rows_of(c, params[1], number, *of_key)
-        value, ct = (
-            rows_of(c, array, number, count, widths[2])
-            for array, count in ((params[2], s.keys), (params[5], s.queries))
-        )
+        shared = number if s.shared is None else place_of(c, number, *s.shared)
+        query, key = rows_of(c, params[0], number, *of_query), rows_of(c, params[1], shared, *of_key)
+        value = rows_of(c, params[2], shared, s.keys, widths[2])
+        ct = rows_of(c, params[5], number, s.queries, widths[2])
         self.own_rows, self.other_rows = ((key, value), (query, ct)) if program.of_keys else ((query, ct), (key, value))
         self.saved = [e.at(params[i], c.op("IMul", number, s.queries), WORD) for i in (3, 4)]
         made = params[6 : 8 if program.of_keys else 7]

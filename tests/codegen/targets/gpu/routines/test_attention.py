@@ -168,6 +168,7 @@ def test_shared_keys_and_values_are_not_repeated(units: str, causal: bool) -> No
         for got in function(q, k, v):
             near(got, result, "bfloat16")
         slopes = lg.compile(lg.grad(lambda *x: lg.sum(all_ways(*x)[0].astype(lg.float32) ** 2), argnums=(0, 1, 2)))
+        assert all("[2,2,9,8]" in row.operands for row in slopes.plan(q, k, v).routines)
         wanted = derivatives(*of_each, 2 * result, np.zeros((1, 1)), weights, result, 8**-0.5)
         for got, right, shared in zip(slopes(q, k, v), wanted, (False, True, True), strict=False):
             near(got, right.sum(2) if shared else right, "bfloat16")
