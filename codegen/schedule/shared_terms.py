@@ -12,6 +12,7 @@ nothing is shared out: it takes as long as the results are written, unless what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -24,17 +25,31 @@ NARROW: Final = 8  # rows or columns from which tiles are of use
 FEWEST_TERMS: Final = 64  # that lanes share out
 SMALLEST_WORK: Final = 1 << 15  # terms; below that the launch is all that counts
 
-LARGE: Final = 1 << 25  # elements of a matrix that doesn't stay in caches
+LARGE: Final = 1 << 23  # elements of a matrix that doesn't stay in caches
 FEW_RESULTS: Final = 16
 MORE_RESULTS: Final = 256  # of several rows and columns, at which libraries are slower yet
 VERY_LONG: Final = 1 << 16  # terms
+FEW_BESIDE: Final = 4  # rows or columns that are added up side by side
+WIDE: Final = 32  # columns or rows
 
 Places = dict[str, int]
 
 
 def as_sums(graph: Graph, which: Callable[[Node], bool]) -> Graph:
     """Those products of `graph` itself as sums; its regions stay. The same graph where there are none."""
-    return made_otherwise(graph, which, _summed)
+    return made_otherwise(graph, which, partial(_summed, _columns_added_up(graph)))
+
+
+def _columns_added_up(graph: Graph) -> set[Value]:
+    """The values of which a reduction adds up columns, or blocks of their rows."""
+    found = set()
+    for node in graph.nodes:
+        if node.op == "reduce_sum" and len(node.operands[0].shape) - 1 not in node.attrs["axes"]:
+            value = node.operands[0]
+            while value.node is not None and value.node.op == "reshape":
+                value = value.node.operands[0]
+            found.add(value)
+    return found
 
 
 def has_few_terms(node: Node) -> bool:
@@ -64,7 +79,8 @@ def outpaces_library(node: Node) -> bool:
     return (vector and _order(node).endswith("k")) or (few and k >= VERY_LONG)
 
 
-def _summed(node: Node, builder: GraphBuilder) -> Value:
+def _summed(added_up: set[Value], node: Node, builder: GraphBuilder) -> Value:
+    """`added_up`: values whose columns are added up besides."""
     left, right = node.operands
     *batch, m, n = node.results[0].shape
     sizes = {"m": m, "k": left.shape[-1], "n": n}
@@ -73,11 +89,36 @@ def _summed(node: Node, builder: GraphBuilder) -> Value:
     shape = (*batch, *[sizes[name] for name in order])
     factors = [_spread(v, names, places, shape, builder) for v, names in ((left, "mk"), (right, "kn"))]
     wide = [builder.cast(v, sum_dtype(v.dtype)) for v in factors]
-    total = builder.value("reduce_sum", builder.value("mul", *wide), axes=(places["k"],))
+    terms, axis = builder.value("mul", *wide), places["k"]
+    few, many = sorted((m, n))
+    large = _large(node if builder.original is None else builder.original)
+    if order[0] == "k" and large in added_up and not batch and 1 < few <= FEW_BESIDE and many >= WIDE:
+        across = shape.index(few, 1)
+        parts = [builder.value("reduce_sum", line, axes=(axis,)) for line in _lines(terms, across, builder)]
+        total = builder.value("concat", *parts, axis=across - 1)
+    else:
+        total = builder.value("reduce_sum", terms, axes=(axis,))
     total = builder.cast(total, node.results[0].dtype)
     if places["m"] < places["n"]:
         return total
     return _exchanged(total, builder)
+
+
+def _lines(terms: Value, axis: int, builder: GraphBuilder) -> list[Value]:
+    """Those of each of few rows or columns: lanes that add up what one factor's columns give for one of them do so for
+    all, and add up the columns themselves, for which others would read the factor again."""
+    found, start, stop = [], [0] * len(terms.shape), list(terms.shape)
+    for number in range(terms.shape[axis]):
+        start[axis], stop[axis] = number, number + 1
+        found.append(builder.value("slice", terms, start=tuple(start), stop=tuple(stop), step=(1,) * len(start)))
+    return found
+
+
+def _large(node: Node) -> Value:
+    """The larger operand as it lies in memory."""
+    m, n = node.results[0].shape[-2:]
+    value = node.operands[0 if n <= m else 1]
+    return value.node.operands[0] if value.node is not None and turns(value.node) else value
 
 
 def _order(node: Node) -> str:

@@ -50,7 +50,15 @@ def products(program):
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(
     ("batch", "m", "k", "n"),
-    [((), 301, 203, 1), ((), 1, 700, 203), ((2, 3), 70, 130, 3), ((4,), 5, 501, 33), ((), 3, 20_000, 2)],
+    [
+        ((), 301, 203, 1),
+        ((), 1, 700, 203),
+        ((2, 3), 70, 130, 3),
+        ((4,), 5, 501, 33),
+        ((), 3, 20_000, 2),
+        ((), 3, 700, 40),
+        ((), 40, 700, 4),
+    ],
 )
 def test_sums_are_the_product(batch, m, k, n, turned, rng):
     graph = product(batch, m, k, n, *turned)
@@ -70,6 +78,19 @@ def test_terms_lie_as_the_matrix_does(turned, m, n, terms):
     (total,) = [node for node in graph.nodes if node.op == "reduce_sum"]
     assert total.operands[0].shape == terms
     assert not any(node.op == "transpose" for node in graph.nodes)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_kernel_adds_up_the_terms_of_few_rows_and_reads_the_other_factor_once(turned):
+    """With what else is a sum over its rows."""
+
+    def both(x, y):
+        product = ops.matmul(exchanged(y), x) if turned else ops.matmul(exchanged(x), y)
+        return [product, ops.reduce_sum(y, (0,))]
+
+    graph, _ = trace(both, [TensorType((70_000, n), float32) for n in (3, 40)])
+    first, *_ = schedule(graph, own_products=OwnProducts.ALL).kernels
+    assert [param.access for param in first.params].count("write") == 4
 
 
 @pytest.mark.parametrize(
