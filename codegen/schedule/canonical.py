@@ -95,9 +95,10 @@ def prepare(
         graph = through_pipeline(rewrite_routines(graph, library, precision))
     scanned = rewrite_scans(graph, library)
     graph = graph if scanned is graph else through_pipeline(scanned)
-    graph = rewrite_spread_convolutions(graph)
+    graph = rewrite_spread_convolutions(graph, OF_CHANNELS in library)
     if "window_products" in library:
-        graph = rewrite_window_products(graph, precision, OF_CHANNELS in library)
+        multiplied = rewrite_window_products(graph, precision, OF_CHANNELS in library)
+        graph = graph if multiplied is graph else through_pipeline(multiplied)
     graph = graph if wide_products else rewrite_complex_products(graph)
     full = in_single_elements(rebuild(rebuild(graph, _without_empty), _in_others), in_order)
     rewritten = alike.run(pads.run(scatters.run(rebuild(full, _products_in_32_bits if wide_products else _in_32_bits))))

@@ -3,6 +3,8 @@
 conv of many results a group   ->  matmul(kernel, windows of x): (O, C k) x (C k, places), for each group and each of
                                    the batch; of few places (O, C k) x (C k, N places), for each group
 conv of few                    ->  reduce_sum(windows of x * kernel), which stores no window
+large conv of 16-bit floats at ->  window_sums(x, its batch side by side, rows of kernel), whose slices are added up
+few places of many
 few at few places              ->  a reduce_sum(slice of x * kernel) for each place, which are one kernel, where there
                                    are matrix units, too
 large conv of floats           ->  window_products(x with its borders, rows of kernel), where there are matrix units
@@ -38,6 +40,10 @@ LARGE_OF_CHANNELS: Final = 3 << 30  # multiplications that make up for putting c
 MOST: Final = 1 << 31  # elements of one of the batch, which are counted in 32 bits
 FEW_PLACES: Final = 32  # whose sums a kernel makes together
 LARGE_SUM: Final = 1024  # elements of a window
+TILE: Final = 128  # results, and of the batch, of a workgroup
+BLOCK: Final = 64  # elements of windows that it works on together
+ENOUGH: Final = 264  # workgroups: two for each of the multiprocessors of a large device
+FEWEST_BLOCKS: Final = 8  # of a slice
 SHORT_RESULT: Final = 1024  # elements: fewer leave too few lanes that add up by themselves
 
 
@@ -57,7 +63,9 @@ def rewrite_window_products(graph: Graph, precision: str = FULL_PRECISION, of_ch
             return None
         x, kernel = node.operands
         if _is_large(node, of_channels):
-            return [_Windows(node, x, builder).by_matrix_units(kernel, precision)]
+            return [_Windows(node, x, builder).by_matrix_units(kernel, precision, of_channels)]
+        if of_channels and _has_long_windows(node):
+            return [_Windows(node, x, builder).by_slices(kernel)]
         return [_Windows(node, x, builder).sums_by_places(kernel)] if _is_at_few_places(node) else None
 
     return rebuild(graph, rewrite)
@@ -91,6 +99,16 @@ def _is_large(node: Node, of_channels: bool) -> bool:
     return filled and windows and results >= MANY_RESULTS and counted
 
 
+def _has_long_windows(node: Node) -> bool:
+    """Whether it has long windows at few places, of many results and a large batch: the derivative by a kernel."""
+    x, kernel, (out,) = *node.operands, node.results
+    if x.dtype not in (bfloat16, float16) or node.attrs["groups"] > 1 or x.shape[0] % (2 * CHUNK):
+        return False
+    places, terms = prod(out.shape[2:]), kernel.shape[1] * prod(kernel.shape[2:])
+    large = x.shape[0] * places * terms >= LARGE_COPY and prod(x.shape) < MOST and prod(kernel.shape) < MOST
+    return large and 1 < places <= FEW_PLACES and terms >= LARGE_SUM and min(x.shape[0], kernel.shape[0]) >= MANY
+
+
 @dataclass(frozen=True, slots=True)
 class _Taken:
     """Elements of windows, with the first axis of each part of their shape, and where each lies along the dims of x
@@ -117,25 +135,72 @@ class _Windows:
         found = self._product(kernel) if many and not self.attrs["absent"] else self._sum(kernel)
         return self.b.value("reshape", found, shape=self.node.results[0].shape)
 
-    def by_matrix_units(self, kernel: Value, precision: str) -> Value:
+    def by_matrix_units(self, kernel: Value, precision: str, of_channels: bool) -> Value:
+        """Many channels are put side by side by whoever makes the borders."""
         depth = self.channels * prod(self.window)
         rows = self.b.value("reshape", kernel, shape=(self.groups, self.results, depth))
         rows = self.b.extended(rows, 2, -(-depth // CHUNK) * CHUNK)
+        many = min(self.results, self.channels) >= MANY and not self.channels % (2 * CHUNK) and self.groups == 1
+        last, x, rank = of_channels and many and kernel.dtype is not float32, self.x, len(self.x.shape)
+        if last:
+            x = self._bordered(self.node.operands[0], needed=True)
+            x = self.b.value("transpose", x, perm=(0, *range(2, rank), 1))
+        attrs = {**self._sizes(), "precision": precision, "channels_last": last}
+        return self.b.value("window_products", x, rows, **attrs)
+
+    def _images(self) -> Value | None:
+        """What x is with its first two dims exchanged, if that is so."""
+        x = self.node.operands[0]
+        node, (batch, channels, *extents) = x.node, x.shape
+        while node is not None and node.op == "reshape":
+            node = node.operands[0].node
+        if node is None or node.op != "transpose" or 1 in x.shape:
+            return None
+        wide = [d for d, n in enumerate(node.operands[0].shape) if n > 1]
+        kept = [d for d in node.attrs["perm"] if d in wide]
+        if [node.operands[0].shape[d] for d in kept] != [*x.shape] or kept != [wide[1], wide[0], *wide[2:]]:
+            return None
+        return self.b.value("reshape", node.operands[0], shape=(channels, batch, *extents))
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
         strides, dilation = (tuple(self.attrs[name]) for name in ("strides", "dilation"))
-        sizes = {"strides": strides, "dilation": dilation, "window": self.window, "places": self.places}
-        return self.b.value("window_products", self.x, rows, **sizes, precision=precision)
+        return {"strides": strides, "dilation": dilation, "window": self.window, "places": self.places}
+
+    def by_slices(self, kernel: Value) -> Value:
+        """As many slices as have a device busy, of whole blocks."""
+        terms, rank = self.channels * prod(self.window), len(self.x.shape)
+        tiles = -(-self.results // TILE) * prod(self.places) * -(-self.batch // TILE)
+        blocks = -(-terms // BLOCK)
+        most = max(min(ENOUGH // tiles, blocks // FEWEST_BLOCKS), 1)
+        slices = next((n for n in range(most, most // 2, -1) if blocks % n == 0), most)
+        rows = self.b.value("reshape", kernel, shape=(self.results, terms))
+        rows = self.b.extended(rows, 1, slices * -(-blocks // slices) * BLOCK)
+        images = self._images()
+        if images is None:
+            batch_last = self.b.value("transpose", self.x, perm=(*range(1, rank), 0))
+        else:  # as the convolution that this is a derivative of has them, which may do with the same
+            bordered = self._bordered(images, needed=True)
+            batch_last = self.b.value("transpose", bordered, perm=(0, *range(2, rank), 1))
+        parts = self.b.value("window_sums", batch_last, rows, **self._sizes(), slices=slices)
+        total = self.b.cast(self.b.value("reduce_sum", parts, axes=(0,)), kernel.dtype)
+        return self.b.value("transpose", total, perm=(len(self.places) + 1, *range(len(self.places) + 1)))
 
     # x with its borders
 
-    def _bordered(self, x: Value) -> Value:
-        """x with the zeros between and around its elements; elements that no window has may be missing."""
+    def _bordered(self, x: Value, needed: bool = False) -> Value:
+        """x with the zeros between and around its elements; elements that no window has may be missing, and are where
+        it is as little as is `needed`."""
         x = self._spread(x)
-        low, high = ([max(n, 0) for n in self.attrs[side]] for side in ("low", "high"))
+        sides = [list(self.attrs[side]) for side in ("low", "high")]
+        for d, n in enumerate(self.places if needed else ()):
+            reach = (n - 1) * self.attrs["strides"][d] + (self.window[d] - 1) * self.attrs["dilation"][d] + 1
+            sides[1][d] = reach - sides[0][d] - x.shape[2 + d]
+        low, high = ([max(n, 0) for n in side] for side in sides)
         if any(low) or any(high):
             zero = self.b.const(0, TensorType((), x.dtype))
             x = self.b.value("pad", x, zero, low=(0, 0, *low), high=(0, 0, *high))
-        start = [max(-n, 0) for n in self.attrs["low"]]
-        stop = [n - max(-cut, 0) for n, cut in zip(x.shape[2:], self.attrs["high"], strict=True)]
+        start = [max(-n, 0) for n in sides[0]]
+        stop = [n - max(-cut, 0) for n, cut in zip(x.shape[2:], sides[1], strict=True)]
         if (*start, *stop) == (*[0] * len(start), *x.shape[2:]):
             return x
         step = (1,) * len(x.shape)

@@ -9,15 +9,15 @@ from loopgrad.codegen.schedule.spread_convolutions import rewrite_spread_convolu
 from loopgrad.graph.build import emit, trace
 from loopgrad.graph.interpret import interpret
 from loopgrad.graph.primitives.convolution import window_size
-from loopgrad.graph.types import TensorType, float64
+from loopgrad.graph.types import TensorType, float16, float64
 
 
-def convolution(x, kernel, groups=1, absent=False, **given):
+def convolution(x, kernel, groups=1, absent=False, dtype=float64, **given):
     dims = len(x) - 2
     one, none = (1,) * dims, (0,) * dims
     attrs = {"strides": one, "dilation": one, "spread": one, "low": none, "high": none, **given}
     attrs |= {"groups": groups, "absent": absent}
-    return trace(lambda *v: [emit("conv", v, attrs)[0]], [TensorType(shape, float64) for shape in (x, kernel)])[0]
+    return trace(lambda *v: [emit("conv", v, attrs)[0]], [TensorType(shape, dtype) for shape in (x, kernel)])[0]
 
 
 def products(graph):
@@ -47,6 +47,26 @@ def test_phases_are_the_convolution(x, kernel, given, monkeypatch, rng):
     (wanted,) = interpret(graph, arrays)
     np.testing.assert_array_equal(interpret(found, arrays)[0], wanted)
     np.testing.assert_allclose(interpret(prepare(graph), arrays)[0], wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("x", "kernel", "given"),
+    [
+        ((2, 3, 7), (4, 3, 3), {"spread": (2,), "low": (1,), "high": (1,)}),
+        ((2, 3, 7), (4, 3, 7), {"spread": (3,), "low": (-2,), "high": (4,)}),
+        ((2, 3, 5, 6), (4, 3, 3, 3), {"spread": (2, 1), "strides": (1, 2), "dilation": (1, 2), "low": (0, 2)}),
+        ((1, 2, 3, 4), (3, 2, 2, 4), {"spread": (2, 2), "low": (1, 1), "high": (1, 0)}),
+    ],
+)
+def test_phases_of_many_channels_are_results_of_one(x, kernel, given, monkeypatch, rng):
+    for name in ("WORTH", "MANY"):
+        monkeypatch.setattr(spread_convolutions, name, 1)
+    graph = convolution(x, kernel, dtype=float16, **given)
+    found = rewrite_spread_convolutions(graph, of_channels=True)
+    (one,) = [node for node in found.nodes if node.op == "conv"]
+    assert set(one.attrs["spread"]) == {1}
+    arrays = [rng.integers(-4, 5, v.shape).astype(np.float16) for v in graph.inputs]
+    np.testing.assert_array_equal(interpret(found, arrays)[0], interpret(graph, arrays)[0])
 
 
 def test_what_is_left_of_the_products(monkeypatch):

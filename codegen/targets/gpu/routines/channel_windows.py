@@ -1,7 +1,7 @@
-"""Convolutions of 16-bit floats with many channels by matrix units of warpgroups: a launch before puts the channels of
-a place side by side, and so windows are chunks of 16 bytes, which are copied to memory of the workgroup beside the
-products (see `narrow_windows`, where windows come by way of registers). Elements of a window are counted by place first
-and then by channel.
+"""Convolutions of 16-bit floats with many channels by matrix units of warpgroups: where the channels of a place don't
+lie side by side, a launch before puts them so, and windows are chunks of 16 bytes, which are copied to memory of the
+workgroup beside the products (see `narrow_windows`, where windows come by way of registers). Elements of a window are
+counted by place first and then by channel.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _ChannelTile(WindowTile):
             self._copy_windows(windows(number), number)
 
         copy(c.i32(0))
-        self.block_by_block(copy, lambda number, _: self._multiply(totals, kernel(number), windows(number)))
+        c.block_by_block(p.blocks, copy, lambda number, _: self._multiply(totals, kernel(number), windows(number)))
         self._store(totals)
 
     def window(self, column: Val) -> Val:
@@ -176,6 +176,13 @@ def _by_places(program: ChannelWindows, x: Array) -> Kernel:
     return Kernel("by_places", (matrices, places, p.side), params, Block(arguments, body.ops))
 
 
+def _put_by_places(routine: Routine, program: ChannelWindows, x: Array) -> Array:
+    moved = _by_places(program, x)
+    places = routine.scratch(moved.params[1].size, x.type.dtype)
+    routine.by_boxes(moved, x, places)
+    return places
+
+
 def _kernel_by_blocks(program: ChannelWindows, dtype: DType) -> Kernel:
     """Lane (group, block, result, element)."""
     lane, body, p = KValue(int64), Body(), program
@@ -221,15 +228,13 @@ def _refuses(routine: Routine) -> str:
     base = window_products.program_of(routine)
     if min(base.results, base.channels) < MANY:
         return "few channels or results"
-    return window_products.refusal(routine, program_of)
+    return window_products.refusal(routine, program_of, beside=True)
 
 
 def _make(routine: Routine) -> None:
     program = program_of(routine)
     x, kernel = routine.inputs
-    moved = _by_places(program, x)
-    places = routine.scratch(moved.params[1].size, x.type.dtype)
-    routine.by_boxes(moved, x, places)
+    places = x if routine.attrs["channels_last"] else _put_by_places(routine, program, x)
     lanes = _kernel_by_blocks(program, kernel.type.dtype)
     rows = routine.scratch(lanes.domain[0], kernel.type.dtype)
     routine.by_lanes(lanes, lanes.domain[0], kernel, rows)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP, MatrixUnits, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
+from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 
 SIDE: Final = 16  # rows of the left factor of a product
@@ -228,6 +229,19 @@ class MatrixCode(GroupCode):
     def copied(self) -> None:
         """What was begun is there, for this invocation; for others after a barrier."""
         self.units.copied()
+
+    def block_by_block(self, blocks: int, copy: Callable[[Val], None], work: Callable[[Val, Val], None]) -> None:
+        """Work on every block, of which the first is being copied; the one behind it, whose number `work` gets second,
+        is copied meanwhile."""
+
+        def step(number: Val) -> None:
+            self.copied()
+            self.b.barrier()
+            more = self.plus(number, 1)
+            self.copies(self.test("SLessThan", more, blocks), lambda: copy(more))
+            work(number, more)
+
+        counted(self.e, self.i32(blocks), step)
 
     def held(self, block: int, width: int) -> HeldRows:
         return self.held_twice(block, width, 1)(self.i32(0))

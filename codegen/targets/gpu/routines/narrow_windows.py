@@ -100,7 +100,7 @@ class _NarrowTile(WindowTile):
             self._multiply(totals, number, kernel(number))
             self._write(more, values)
 
-        self.block_by_block(lambda more: self._copy(kernel(more), more), work)
+        self.code.block_by_block(self.p.blocks, lambda more: self._copy(kernel(more), more), work)
         self._store(totals)
 
     @property

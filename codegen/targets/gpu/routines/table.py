@@ -22,6 +22,7 @@ from loopgrad.codegen.targets.gpu.routines import (
     sort_rows,
     window_panels,
     window_products,
+    window_sums,
     window_tiles,
 )
 from loopgrad.codegen.targets.gpu.routines.library_calls import library_call
@@ -48,6 +49,7 @@ PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
         window_products.PROVIDER,
         window_tiles.PROVIDER,
     ),
+    "window_sums": (window_sums.PROVIDER,),
     "qr": (column_reflections.QR,),
     "cholesky": (column_elimination.CHOLESKY,),
     "lu": (column_elimination.LU,),

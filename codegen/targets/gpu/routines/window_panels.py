@@ -97,7 +97,7 @@ class _PanelTile(WindowTile):
         start = self.window(c.op("IAdd", self.first_column, self.e.resize(place, "i64")))
         copy = partial(self._copy, start, turn, place)
         copy(c.i32(0))
-        self.block_by_block(copy, lambda number, _: self._multiply(totals, number))
+        c.block_by_block(p.blocks, copy, lambda number, _: self._multiply(totals, number))
         self._store(totals)
 
     @property

@@ -18,7 +18,6 @@ import numpy as np
 from loopgrad.codegen.options import FULL_PRECISION
 from loopgrad.codegen.targets.gpu.assembler import WARP, Val
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
-from loopgrad.codegen.targets.gpu.emit.loops import counted
 from loopgrad.codegen.targets.gpu.routines.float_tiles import FloatMatrices
 from loopgrad.codegen.targets.gpu.routines.matrix_tiles import SIDE, HeldRows, MatrixCode, RowVariables
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine, Workgroups
@@ -139,20 +138,6 @@ class WindowTile(ABC):
     def make_code(self) -> MatrixCode:
         """What it is written with."""
 
-    def block_by_block(self, copy: Callable[[Val], None], work: Callable[[Val, Val], None]) -> None:
-        """Work on every block, of which the first is being copied; the one behind it, whose number `work` gets second,
-        is copied meanwhile."""
-        c, blocks = self.code, self.p.blocks
-
-        def step(number: Val) -> None:
-            c.copied()
-            self.b.barrier()
-            more = c.plus(number, 1)
-            c.copies(c.test("SLessThan", more, blocks), lambda: copy(more))
-            work(number, more)
-
-        counted(self.e, c.i32(blocks), step)
-
     def _split(self, column: Val) -> tuple[Val, Val]:
         """Which of the batch, and which of its places."""
         return self.code.divided(column, prod(self.p.places))
@@ -237,7 +222,7 @@ class _ResultTile(WindowTile):
         start = self.window(c.op("IAdd", self.first_column, self.e.resize(c.own, "i64")))
         copy = partial(self._copy, held, start)
         copy(c.i32(0))
-        self.block_by_block(copy, lambda number, _: self._multiply(totals, held(number)))
+        c.block_by_block(p.blocks, copy, lambda number, _: self._multiply(totals, held(number)))
         self._store(totals)
 
     def _copy(self, held: Callable[[Val], Blocks], start: Val, number: Val) -> None:
@@ -293,6 +278,8 @@ def program_of(routine: Routine) -> WindowProducts:
     x, kernel = [a.type.shape for a in routine.inputs]
     (out,) = [a.type.shape for a in routine.outputs]
     groups, results, row = kernel
+    if routine.attrs["channels_last"]:
+        x = (x[0], x[-1], *x[1:-1])
     channels, window = x[1] // groups, numbers(routine, "window")
     warps, tiles = max(min(WARPS, routine.geometry.group // WARP), 1), min(TALL, -(-results // SIDE))
     full, depth = routine.attrs["precision"] == FULL_PRECISION, channels * prod(window)
@@ -322,8 +309,11 @@ def _refuses(routine: Routine) -> str:
     return refusal(routine, program_of)
 
 
-def refusal(routine: Routine, of: Callable[[Routine], WindowProducts]) -> str:
+def refusal(routine: Routine, of: Callable[[Routine], WindowProducts], beside: bool = False) -> str:
+    """`beside`: it takes channels that lie side by side."""
     dtype = routine.inputs[0].type.dtype
+    if routine.attrs["channels_last"] and not beside:
+        return "channels side by side"
     if FACTORS[dtype] not in routine.geometry.unit_types:
         return f"there are no matrix units for {dtype}"
     if len(routine.inputs[1].type.shape) > RANK:

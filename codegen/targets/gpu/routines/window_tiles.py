@@ -110,6 +110,8 @@ def _program(routine: Routine) -> WindowTiles | None:
 
 
 def _refuses(routine: Routine) -> str:
+    if routine.attrs["channels_last"]:
+        return "channels side by side"
     if len(routine.inputs[1].type.shape) > RANK:
         return "several convolutions"
     return "" if _program(routine) is not None else "few terms, or little memory of workgroups"

@@ -110,6 +110,33 @@ def test_convolutions_of_many_channels(warpgroups: str, monkeypatch: pytest.Monk
         near(function(x, kernel), by_numpy(*wide(x, kernel), *case[2:]), "bfloat16")
 
 
+@pytest.mark.parametrize(
+    ("shape", "kernel", "stride", "padding", "dilation"),
+    [
+        ((6, 16, 9, 11), (20, 3, 3), 2, 1, 1),  # terms that aren't whole blocks, of two slices
+        ((3, 144, 30), (136, 3), 1, 2, 2),  # results and a batch of two workgroups each
+    ],
+)
+def test_derivatives_by_kernels(
+    warpgroups: str, monkeypatch: pytest.MonkeyPatch, shape: Any, kernel: Any, stride: int, padding: int, dilation: int
+) -> None:
+    """Against sums over windows in NumPy, one for each element of the kernel."""
+    for name in ("LARGE_COPY", "LARGE_SUM", "MANY", "FEWEST_BLOCKS"):
+        monkeypatch.setattr(convolutions, name, 1)
+    names = {"stride": stride, "padding": padding, "dilation": dilation}
+    x, w = arrays(shape, (kernel[0], shape[1], *kernel[1:]))
+    with lg.default_device(warpgroups):
+        x, w = (lg.asarray(v).astype(lg.bfloat16) for v in (x, w))
+        out = lg.conv(x, w, **names)
+        ct = lg.asarray(np.random.default_rng(1).normal(size=out.shape)).astype(lg.bfloat16)
+        function = lg.compile(lambda x, w, ct: lg.vjp(lambda w: lg.conv(x, w, **names), w)[1](ct))
+        assert any("few places" in row.provider for row in function.plan(x, w, ct).routines)
+        (got,) = function(x, w, ct)
+        turned = [np.swapaxes(v, 0, 1) for v in wide(x, ct)]
+        whole = by_numpy(*turned, dilation, padding, stride, 1)
+        near(got, np.swapaxes(whole, 0, 1)[(..., *[slice(n) for n in kernel[1:]])], "bfloat16")
+
+
 def test_which_are_of_many_channels(warpgroups: str) -> None:
     """Fewer windows of these are large."""
     with lg.default_device(warpgroups):

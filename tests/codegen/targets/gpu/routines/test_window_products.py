@@ -189,6 +189,7 @@ def test_the_reference_takes_several() -> None:
     """As primitives of libraries do."""
     x, kernel = arrays((3, 2, 4, 9), (3, 2, 5, 8))
     attrs = {"strides": (2,), "dilation": (1,), "window": (3,), "places": (4,), "precision": "float32"}
+    attrs["channels_last"] = False
     (got,) = ROWS["window_products"].reference(attrs, x, kernel)
     for n in range(3):
         weights = kernel[n, ..., :6].reshape(10, 2, 3)
