@@ -6,9 +6,9 @@ number again. Integers add up alike in any order, so bits don't depend on it. A 
 below the largest one: 76 bits for 2**24 terms. A support kernel rounds the limbs to a float.
 
 Lanes first try to do with one exponent for all (window_sum), in the same memory. It costs 20 bytes an element, of
-float64 28. Where few elements have terms, that much a term, and 4 bytes an element, which needn't be cleared: terms are
-numbered, each element learns the number of one of its terms, whichever comes last, and has its sums there. (Demmel and
-Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a maximum first for the same end.)
+float64 28. Where few elements have terms, all sums are in a hash table, of which neither size nor time depends on how
+many elements there are. (Demmel and Nguyen, Fast Reproducible Floating-Point Summation, 2013, find a maximum first for
+the same end.)
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator, contributions, writers
 from loopgrad.codegen.targets.gpu.emit.context import Emitter
 from loopgrad.codegen.targets.gpu.emit.float_parts import FloatFormat, FloatParts, float_format
+from loopgrad.codegen.targets.gpu.emit.hash_slots import HashSlots, bucket_of, find_slot, slots_for
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
 from loopgrad.codegen.targets.gpu.lanes.analysis import at_random
 from loopgrad.graph.types import DType
 
 NAN, ABOVE, BELOW = 1, 2, 4  # marks of terms that aren't finite, above the exponent in its word
 MARKS: Final = 16  # where they begin
-SPARSE: Final = 8  # a table of so many elements a term has its sums by numbers of terms
+SPARSE: Final = 8  # a table of so many elements a term has its sums in a hash table
+MOST_TERMS: Final = 1 << 28  # of one
 FAILED, UNBEGUN = 1, 2  # in the header: a term doesn't fit into the window; the sample doesn't, so nothing was added
 MORE_BITS: Final = 16  # than a mantissa has must be below the largest term
 LIMBS: Final = 2  # below an element's largest term
@@ -46,13 +48,12 @@ HEADER: Final = 4  # words before the exponents: window_sum's
 class SumTable:
     """The scratch block of `sums` sums. Words of 64 bits: HEADER; of each sum 32 bits, 1 + the exponent of its largest
     term (0: there is none) and marks; its limbs, of which the `adjacent` first ones come first, then all next ones.
-    Where terms are numbered, which `sums` counts then, there follow 1 + each one's element (0: there is no such term)
-    and for each of the `elements` 32 bits, the number of one of its terms; anything, where it has none."""
+    Where there is a `bucket`, the sums are slots of a hash table (hash_slots), whose keys follow: 1 + an element."""
 
     sums: int
     limbs: int
     adjacent: int
-    elements: int = 0
+    bucket: int = 0
 
     @property
     def first_limb(self) -> int:
@@ -64,17 +65,12 @@ class SumTable:
         return self.first_limb + self.limbs * self.sums
 
     @property
-    def numbers(self) -> int:
-        return self.owners + (self.sums if self.elements else 0)
-
-    @property
-    def cleared(self) -> int:
-        """The words that are 0 at first."""
-        return self.numbers
+    def slots(self) -> HashSlots:
+        return HashSlots(self.sums, self.owners, self.bucket)
 
     @property
     def words(self) -> int:
-        return self.numbers + -(-self.elements // 2)
+        return self.owners + (self.sums if self.bucket else 0)
 
     def limb(self, number: int) -> tuple[int, int]:
         """(step, start): sum i has this limb in the word start + step * i."""
@@ -153,36 +149,9 @@ class LargestTerm(Accumulator):
         return "the largest exponents"
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedTerms(Accumulator):
-    """Of the launch that numbers terms: each says of which element it is, and the element learns a number. Which one
-    doesn't matter: sums are the same wherever they are made. (So Briggs and Torczon, An Efficient Representation for
-    Sparse Sets, 1993, do without a table that is cleared.)"""
-
-    blocks: ClassVar[int] = 1
-
-    table: SumTable
-
-    def add(self, e: Emitter, block: int, op: KOp, index: Val, x: Val) -> None:
-        b, places = e.b, writers(e.kernel, self.param)
-        own = next(i for i, writer in enumerate(places) if writer is op)
-        number = b.inst("IMul", "i64", e.lane, b.const("i64", len(places)))
-        number = b.inst("IAdd", "i64", number, b.const("i64", own))
-        words = e.table.scratch[block]
-        owner = e.at(e.offset(words, 8 * self.table.owners), number, 8)
-        b.store(owner, b.inst("IAdd", "i64", index, b.const("i64", 1)))
-        b.store(e.at(e.offset(words, 8 * self.table.numbers), index, 4), e.resize(number, "i32"))
-
-    def way(self, kernel: Kernel) -> str:
-        return "the numbers of terms"
-
-
 def place_of_sum(e: Emitter, block: int, index: Val, table: SumTable) -> Val:
     """Of an element that has terms: where its sum is among all."""
-    if not table.elements:
-        return index
-    number = e.b.load(e.at(e.offset(e.table.scratch[block], 8 * table.numbers), index, 4), "i32", invariant=True)
-    return e.resize(number, "i64", signed=False)
+    return find_slot(e, e.table.scratch[block], table.slots, index) if table.bucket else index
 
 
 def not_failed(i: Instructions, words: Val) -> Val:
@@ -238,14 +207,39 @@ def scaled_sum(kernel: Kernel, param: int) -> ScaledSum | None:
     if numbers is None or kernel.stacks or not runs_twice(kernel, kernel.body):
         return None
     terms, form = numbers * prod(kernel.domain), float_format(described.dtype)
-    bits, limbs = limb_bits(terms), WINDOW_LIMBS[form.type]
-    sparse = terms * SPARSE < described.size and terms < 1 << 31
-    sums, elements = (terms, described.size) if sparse else (described.size, 0)
-    adjacent = PAIR if form.type == "f64" or sums <= MOST_PAIRS else 1
-    if not all(at_random(op.operands[0]) for op in writers(kernel, param)):
-        adjacent = 1  # neighbouring lanes add to neighbours: their first limbs had better be those
-    table = SumTable(sums, limbs, adjacent, elements)
-    return ScaledSum(param, bits, table) if enough(form, bits) else None
+    bits = limb_bits(terms)
+    return ScaledSum(param, bits, sum_table(kernel, param, terms)) if enough(form, bits) else None
+
+
+def sum_table(kernel: Kernel, param: int, terms: int) -> SumTable:
+    """For the sums of so many terms."""
+    sums, type = kernel.params[param].size, float_format(kernel.params[param].dtype).type
+    # neighbouring lanes that add to neighbours had better find their first limbs side by side
+    random = all(at_random(op.operands[0]) for op in writers(kernel, param))
+    limbs, bucket = WINDOW_LIMBS[type], 0
+    if terms * SPARSE < sums and terms < MOST_TERMS:
+        bucket = bucket_of(0 if random else row_width(kernel, param))
+        sums = slots_for(terms, bucket)
+    return SumTable(sums, limbs, PAIR if random and (type == "f64" or sums <= MOST_PAIRS) else 1, bucket)
+
+
+def row_width(kernel: Kernel, param: int) -> int:
+    """Of the rows of the parameter to which lanes add that differ in their last number alone; 0 where they add to no
+    rows, or to rows of several widths."""
+
+    def width(index: KValue) -> int:
+        """Of `row * width + k`, k the last number of the lane, of which there are as many."""
+        *_, last = kernel.body.arguments
+        op = index.op
+        if op is None or op.opcode != "add" or last not in op.operands:
+            return 0
+        (row,) = [x for x in op.operands if x is not last] or [last]
+        factors = row.op.operands if row.op is not None and row.op.opcode == "mul" else ()
+        constants = [x.op.attrs["value"] for x in factors if x.op is not None and x.op.opcode == "const"]
+        return kernel.domain[-1] if kernel.domain[-1] in constants else 0
+
+    found = {width(op.operands[0]) for op in writers(kernel, param)} if kernel.domain else set()
+    return found.pop() if len(found) == 1 else 0
 
 
 def enough(form: FloatFormat, bits: int) -> bool:

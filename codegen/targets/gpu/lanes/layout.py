@@ -24,7 +24,7 @@ from loopgrad.codegen.targets.gpu.emit.accumulator import Accumulator
 from loopgrad.codegen.targets.gpu.emit.context import GROUP_TYPE, SIZE, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.exact_sum import ExactSum, exact_format
 from loopgrad.codegen.targets.gpu.emit.resume import DEPTHS, WORD, state_words
-from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, NumberedTerms, only_terms
+from loopgrad.codegen.targets.gpu.emit.scaled_sum import LargestTerm, only_terms
 from loopgrad.codegen.targets.gpu.emit.window_sum import SampledTerms, WindowSum, by_pairs, sampled
 from loopgrad.codegen.targets.gpu.interface import PARAM, SCRATCH, Dispatch, KernelInterface
 from loopgrad.codegen.targets.gpu.lanes.analysis import shared_params, straight
@@ -305,9 +305,7 @@ def around_window(
     """As around_accumulator, for sums in fixed point."""
     table, param, dtype = acc.repair.table, acc.param, kernel.params[acc.param].dtype
     terms = only_terms(kernel, param)
-    before = [Dispatch(support.add(fill_kernel(int64, 0)), table.cleared, (block,))]
-    if table.elements:
-        before.append(of_terms(terms, NumberedTerms(param, table), block, support, 0))
+    before = [Dispatch(support.add(fill_kernel(int64, 0)), table.words, (block,))]
     before.append(of_terms(sampled(terms), SampledTerms(param), block, support))
     after = [of_terms(terms, again, block, support) for again in (LargestTerm(param, acc.repair), acc.repair)]
     finish = scaled_kernel(dtype, kernel.params[param].size, acc.repair, start)

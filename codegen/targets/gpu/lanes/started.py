@@ -23,7 +23,7 @@ Starts = Mapping[int, float]
 
 def writes_all(acc: Accumulator) -> bool:
     """Whether a kernel behind its lanes writes every element."""
-    return isinstance(acc, ExactSum) or (isinstance(acc, WindowSum) and not acc.repair.table.elements)
+    return isinstance(acc, ExactSum) or (isinstance(acc, WindowSum) and not acc.repair.table.bucket)
 
 
 def starts(program: Program, shapes: Sequence[LaneMapping]) -> list[Starts]:

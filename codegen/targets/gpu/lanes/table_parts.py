@@ -40,7 +40,7 @@ def in_parts(kernel: Kernel, options: Options, wide: bool) -> Kernel:
     def bytes_in_window(candidate: Kernel) -> int:
         """Of adjacent limbs; 0 where they aren't worth parts."""
         found = accumulator(candidate, param, kinds, options.deterministic, wide)
-        if not isinstance(found, WindowSum) or not found.alone or found.repair.table.elements:
+        if not isinstance(found, WindowSum) or not found.alone or found.repair.table.bucket:
             return 0
         return 8 * found.repair.table.adjacent * kernel.params[param].size
 

@@ -151,11 +151,9 @@ class _Sum(NamedTuple):
 
 def _read_sum(b: _Ops, place: KValue, table: SumTable) -> _Sum:
     element, owned = place, None
-    if table.elements:
+    if table.bucket:
         owner = b.one("load", int64, b.integer("add", place, table.owners), param=0)
-        element = b.integer("max", b.integer("sub", owner, 1), 0)
-        here = b.one("eq", bool_, _word(b, element, table.numbers), place)
-        owned = b.one("and", bool_, b.test("ne", owner, 0), here)
+        element, owned = b.integer("max", b.integer("sub", owner, 1), 0), b.test("ne", owner, 0)
     return _Sum(place, element, owned, [_load_limb(b, place, table, number) for number in range(table.limbs)])
 
 

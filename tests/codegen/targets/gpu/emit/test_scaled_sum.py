@@ -16,7 +16,7 @@ from loopgrad.codegen.targets.gpu.support import finished_sums
 from loopgrad.graph.types import bfloat16, bool_, float16, float32, float64, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.emit.test_accumulate import FLOATS, SIZE, places, scatter
-from tests.codegen.targets.gpu.gpu_harness import device, executable_of, program_of, run_kernel
+from tests.codegen.targets.gpu.gpu_harness import run_kernel
 
 EPS = {"float16": 2**-11, "bfloat16": 2**-8, "float32": 2**-24, "float64": 2**-53}
 
@@ -166,26 +166,36 @@ def test_small_tables_and_lanes_with_loops_have_exact_sums(monkeypatch):
     assert way(scatter(float32, SIZE, 1 << 18)) is WindowSum
 
 
-def test_sparse_tables_have_sums_by_the_numbers_of_terms():
-    assert scaled_sum(scatter(float32, SIZE, 9 * SIZE), 2).table == SumTable(SIZE, 2, 2, 9 * SIZE)
+def test_the_layout_of_sums():
+    assert scaled_sum(scatter(float32, SIZE, 9 * SIZE), 2).table == SumTable(2048, 2, 2, 1)
     assert scaled_sum(scatter(float64, SIZE, 7 * SIZE), 2).table == SumTable(7 * SIZE, 3, 2)
     assert scaled_sum(scatter(float32, 1 << 22, 1 << 22), 2).table == SumTable(1 << 22, 2, 1)
     assert scaled_sum(scatter(bfloat16, 1 << 24, 1 << 24), 2).bits == 38
-    assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].repair.table.elements
+    assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].repair.table.bucket
 
 
-def test_sparse_tables_are_not_cleared():
-    """What an earlier run left there is of no account: fewer elements have terms now, by other numbers."""
-    kernel = scatter(float32, SIZE, 9 * SIZE)
+@pytest.mark.parametrize("width", [1, 3, 4, 24])
+@pytest.mark.parametrize("below", [0, 100])
+def test_sums_of_sparse_tables_are_in_a_hash_table(width, below):
+    """Of rows too, whose elements have slots side by side; from the largest term down where the terms are far apart."""
+    rng, rows, terms = np.random.default_rng(width), 6000, 170
+    build = Build(terms, width)
+    lane, column = build.indices
+    x = build.load(build.param(float32, terms * width), build.linear())
+    row = build.one("mul", (build.load(build.param(int64, terms), lane), build.const(width, int64)))
+    build.accumulate(build.param(float32, rows * width, "accumulate"), build.one("add", (row, column)), x)
+    kernel = build.kernel()
     table = scaled_sum(kernel, 2).table
-    assert table.words - table.cleared == -(-9 * SIZE // 2)
-    executable = executable_of(program_of(kernel))
-    for factor in (1, 3, 7):
-        x, place = np.arange(1, SIZE + 1, dtype=np.float32), np.arange(SIZE)[::-1] // factor * factor
-        wanted = np.ones(9 * SIZE, np.float32)
-        np.add.at(wanted, place, x)
-        (got,) = executable.run([device().put(a) for a in (x, place, np.ones(9 * SIZE, np.float32))])
-        np.testing.assert_array_equal(device().get(got), wanted)
+    assert table.bucket == {3: 1, 24: 8}.get(width, width)
+    assert 2 * terms * width <= table.sums < 4 * terms * width
+    for step in (1, 64):
+        places, values = step * rng.integers(0, rows // step, terms), rng.normal(size=(terms, width)).astype(np.float32)
+        values[::5] *= np.float32(2.0**-below)
+        got = np.full(rows * width, -0.0, np.float32)
+        run_kernel(kernel, [values.reshape(-1), places, got])
+        for k in range(width):
+            for g, w in zip(got.reshape(rows, width)[:, k], true_sums(values[:, k], places, rows), strict=True):
+                assert abs(Fraction(float(g)) - w) <= Fraction(EPS["float32"]) * abs(w)
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=str)
