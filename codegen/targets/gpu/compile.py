@@ -21,6 +21,7 @@ from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
 from loopgrad.codegen.targets.gpu.lanes.joined_sums import with_joined_sums
+from loopgrad.codegen.targets.gpu.lanes.joined_tables import with_joined_tables
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
@@ -77,7 +78,8 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     """Everything a device needs to run `program`."""
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
     launched = with_stack_rows(with_joined_sums(with_running_terms(straightened)))
-    program = with_epilogues(with_row_stages(with_pieces(launched), image.geometry))
+    launched = with_joined_tables(with_pieces(launched))
+    program = with_epilogues(with_row_stages(launched, image.geometry))
     parted = [in_parts(kernel, options, image.geometry.wide) for kernel in program.kernels]
     program = replace(program, kernels=tuple(parted))
     kernels = _Kernels(image, options)

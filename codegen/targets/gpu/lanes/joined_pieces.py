@@ -40,11 +40,11 @@ ELSEWHERE: Final = -1  # the parameter of a load that must turn out to be of no 
 
 def with_pieces(program: Program) -> Program:
     """See the module's text."""
-    return _PieceJoiner(program).run()
+    return PieceJoiner(program).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _PieceCut:
+class PieceCut:
     """The later domain is `pieces` of `size` along `dim`."""
 
     dim: int
@@ -69,7 +69,7 @@ class LaunchesTogether(ABC):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]: ...
 
 
-class _PieceJoiner(LaunchesTogether):
+class PieceJoiner(LaunchesTogether):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         inner = [with_blocks(step, self.block) for step in steps]
         done: list[Step] = []
@@ -89,14 +89,22 @@ class _PieceJoiner(LaunchesTogether):
         if cut is None or not (plain_lanes(a) and plain_lanes(b)) or weight(a) + cut.pieces * weight(b) > MOST_WEIGHT:
             return None
         made = self.handed_on(first, second)
-        if not made:
-            return None
+        return self.one_launch(first, second, (a, b), cut, made) if made else None
+
+    def one_launch(
+        self, first: LaunchStep, second: LaunchStep, kernels: tuple[Kernel, Kernel], cut: PieceCut, made: set[int]
+    ) -> LaunchStep | None:
+        """Of these kernels; `made`: slots that the first one hands on. An array to which both add starts as the first
+        one says. None where a piece reads another lane's elements."""
         dead = {slot for slot in made if self.uses[slot] == 2 and self.slots[slot].kind == "temp"}
         kept = [slot for slot in dict.fromkeys([*first.slots, *second.slots]) if slot not in dead]
-        kernel = _JoinedKernel(a, b, kept, made).run(first.slots, second.slots, cut)
+        kernel = _JoinedKernel(*kernels, kept, made).run(first.slots, second.slots, cut)
         if kernel is None:
             return None
-        initials = [(kept.index(step.slots[i]), start) for step in (first, second) for i, start in step.initials]
+        own = [(first.slots[i], start) for i, start in first.initials]
+        more = [(second.slots[i], start) for i, start in second.initials]
+        begun = {slot for slot, _ in own}
+        initials = [(kept.index(slot), start) for slot, start in [*own, *[m for m in more if m[0] not in begun]]]
         self.uses.subtract([*set(named(first)), *set(named(second))])
         self.kernels.append(kernel)
         launch = LaunchStep(len(self.kernels) - 1, tuple(kept), tuple(initials))
@@ -129,14 +137,14 @@ def _over_rows(kernel: Kernel, domain: Sequence[int]) -> Kernel:
     return with_rows(kernel, rows, lanes // rows) or kernel
 
 
-def _cut(first: Sequence[int], second: Sequence[int]) -> _PieceCut | None:
+def _cut(first: Sequence[int], second: Sequence[int]) -> PieceCut | None:
     if len(first) != len(second):
         return None
     differing = [dim for dim, (n, m) in enumerate(zip(first, second, strict=True)) if n != m]
     if len(differing) != 1 or not first[differing[0]]:
         return None
     size, whole = first[differing[0]], second[differing[0]]
-    return _PieceCut(differing[0], size, whole // size) if not whole % size and whole <= MOST_PIECES * size else None
+    return PieceCut(differing[0], size, whole // size) if not whole % size and whole <= MOST_PIECES * size else None
 
 
 def plain_lanes(kernel: Kernel) -> bool:
@@ -153,7 +161,7 @@ class _JoinedKernel:
         self.numbers = {slot: i for i, slot in enumerate(kept)}
         self.arguments = tuple([KValue(int64) for _ in a.domain])
 
-    def run(self, first: Sequence[int], second: Sequence[int], cut: _PieceCut) -> Kernel | None:
+    def run(self, first: Sequence[int], second: Sequence[int], cut: PieceCut) -> Kernel | None:
         """None where a piece reads another lane's elements."""
         copy = _PlacedKernel(self.a, self.places(first), {})
         stored = {slot: own_store(self.a, first.index(slot)) for slot in self.made}
@@ -198,7 +206,7 @@ class _PlacedKernel(Rebuilder):
         self.known: dict[KValue, bool] = {}
 
     def over(
-        self, arguments: Sequence[KValue], cut: _PieceCut | None = None, start: int = 0, domain: Sequence[int] = ()
+        self, arguments: Sequence[KValue], cut: PieceCut | None = None, start: int = 0, domain: Sequence[int] = ()
     ) -> list[KOp]:
         """The operations at these indices, or at those of the lane that is `start` further along the cut."""
         self.domain = tuple(domain) or self.domain

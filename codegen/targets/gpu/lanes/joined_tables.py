@@ -1,0 +1,107 @@
+"""Launches whose lanes add to the same table, one after the other, as one launch that adds both.
+
+    k0   t[i[n]] += f(n)                   t[i[n]] += f(n)
+    k1   t[j[n]] += g(n)            ->     t[j[n]] += g(n)
+
+The sums of a table are cleared, begun and rounded once then, and what the first launch makes for the second stays in
+registers. Such are derivatives of interpolation, whose lanes read the corners of a cell, and of what is read at both
+ends of an edge or at all corners of an element. A table of which a part at a time is at work (table_parts) is left to
+its lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from loopgrad.codegen.kernel.nodes import Kernel, walk
+from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
+from loopgrad.codegen.steps import changed_by, named, with_blocks
+from loopgrad.codegen.targets.gpu.lanes.analysis import at_random, straight, weight
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import MOST_WEIGHT, PieceCut, PieceJoiner, plain_lanes
+from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
+from loopgrad.codegen.targets.gpu.lanes.table_parts import PART
+
+LIMB: Final = 8  # bytes of a first one
+MOST_PASSED: Final = 16  # steps between the two
+
+
+def with_joined_tables(program: Program) -> Program:
+    """See the module's text."""
+    return _TableJoiner(program).run()
+
+
+class _TableJoiner(PieceJoiner):
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        inner = [with_blocks(step, self.block) for step in steps]
+        done: list[Step] = []
+        for step in with_versions(inner, self.kernels, self.slots, self.uses):
+            done[:] = self.after(done, step) if isinstance(step, LaunchStep) else [*done, step]
+        return tuple(done)
+
+    def after(self, done: Sequence[Step], step: LaunchStep) -> list[Step]:
+        """These steps and this one, with which an earlier one that adds to its table is put off."""
+        if not self.accesses(step)[2]:
+            return [*done, step]
+        for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1):
+            before, between = done[place], done[place + 1 :]
+            if isinstance(before, LaunchStep) and self.may_follow(before, between):
+                joined = self.joined(before, step)
+                if joined is not None:
+                    return [*done[:place], *between, joined]
+        return [*done, step]
+
+    def may_follow(self, step: LaunchStep, others: Sequence[Step]) -> bool:
+        """Whether it does the same after these, and they before it."""
+        changed = changed_by(step, self.kernels)
+        return all(
+            isinstance(other, LaunchStep | RoutineStep)
+            and changed.isdisjoint(named(other))
+            and changed_by(other, self.kernels).isdisjoint(named(step))
+            for other in others
+        )
+
+    def joined(self, first: LaunchStep, second: LaunchStep) -> LaunchStep | None:
+        a, b = (self.kernels[step.kernel] for step in (first, second))
+        if a.domain != b.domain or not a.domain or weight(a) + weight(b) > MOST_WEIGHT:
+            return None
+        if not all(plain_lanes(kernel) and straight(kernel) for kernel in (a, b)):
+            return None
+        table = self.table(first, second)
+        made = None if table is None else self.handed_on_beside(first, second, table)
+        return None if made is None else self.one_launch(first, second, (a, b), PieceCut(0, a.domain[0], 1), made)
+
+    def table(self, first: LaunchStep, second: LaunchStep) -> int | None:
+        """The slot to which both add, where the second goes on with what the first one leaves there."""
+        shared = self.accesses(first)[2] & self.accesses(second)[2]
+        if len(shared) != 1:
+            return None
+        (table,) = shared
+        goes_on = any(second.slots[i] == table == start.source for i, start in second.initials)
+        (kind, random), (other, random_too) = (
+            _accumulations(self.kernels[step.kernel], step.slots, table) for step in (first, second)
+        )
+        if not goes_on or kind != other or kind in ("", "set"):  # of what is set, the last one counts
+            return None
+        parted = random and random_too and self.slots[table].type.size * LIMB > PART
+        return None if parted else table
+
+    def handed_on_beside(self, first: LaunchStep, second: LaunchStep, table: int) -> set[int] | None:
+        """Slots that the first launch writes and the second reads; None where what they do besides adding to the table
+        mustn't be one launch."""
+        (_, made, added), (read, written, more) = self.accesses(first), self.accesses(second)
+        changed, beside = written | (more - {table}), added - {table}
+        seen = {*first.slots, *[start.source for _, start in first.initials]}
+        started = {start.source for _, start in second.initials} - {table}
+        apart = changed.isdisjoint(seen) and beside.isdisjoint(second.slots) and started.isdisjoint(made | added)
+        each = all(len(set(step.slots)) == len(step.slots) for step in (first, second))
+        return made & read if apart and each else None
+
+
+def _accumulations(kernel: Kernel, slots: Sequence[int], table: int) -> tuple[str, bool]:
+    """How its lanes combine with elements of the table, where they do nothing else there and others may do so too; and
+    whether these are elements at random."""
+    touching = [op for op in walk(kernel.body) if "param" in op.attrs and slots[op.attrs["param"]] == table]
+    plain = all(op.opcode == "accumulate" and not op.attrs["exclusive"] for op in touching)
+    kinds = {op.attrs["kind"] for op in touching} if plain else set()
+    return kinds.pop() if len(kinds) == 1 else "", all(at_random(op.operands[0]) for op in touching)
