@@ -150,7 +150,7 @@ def worth_keeping(partition: Partition, value: Value, cost: float, stored: Colle
     they aren't."""
     if cost < EXPENSIVE or cost >= CEILING or partition.in_order:
         return cost >= EXPENSIVE
-    arrays = _arrays_of(partition, value, stored)
+    arrays = arrays_of(partition, value, stored)
     if not value.shape or arrays is None:
         return True
     if not arrays:
@@ -184,7 +184,7 @@ def _row(partition: Partition, reduction: Node) -> int:
     return prod([shape[axis] for axis in axes]) if last else SHORT_ROW + 1
 
 
-def _arrays_of(partition: Partition, value: Value, stored: Collection[Value]) -> set[Value] | None:
+def arrays_of(partition: Partition, value: Value, stored: Collection[Value]) -> set[Value] | None:
     """The values of its size in memory that the value is made of, element by element and in few operations, beside
     constants and fewer elements, which are stored where they are expensive. None: in many, or of several."""
     size, pending, seen, cost = prod(value.shape), [value], {value}, 0.0

@@ -11,7 +11,7 @@ from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
-from loopgrad.graph.types import TensorType, float32
+from loopgrad.graph.types import TensorType, float32, int32
 
 
 def chained_sums(n, x):
@@ -85,3 +85,17 @@ def test_differences_of_fewer_numbers_are_computed_again():
     program = schedule(graph, DEFAULT_OPTIONS)
     written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
     assert max(written) <= 4096 * 64
+
+
+@pytest.mark.parametrize(("width", "kernels"), [(8, 1), (100, 2)])
+def test_numbers_of_short_rows_are_made_again_in_each_lane(width, kernels):
+    """Rather than written by a kernel of their own, which is worth it for long rows."""
+    shape = (5000, width)
+
+    def moved(table, k):
+        rows = ops.broadcast(ops.select(ops.lt(k, 0), ops.add(k, 300), k), shape, (0,))
+        columns = ops.iota(TensorType(shape, int32), 1)
+        return [ops.scatter("add", table, [rows, columns], ops.gather(table, rows, columns))]
+
+    graph, _ = trace(moved, [TensorType((300, width), float32), TensorType(shape[:1], int32)])
+    assert len(schedule(graph, DEFAULT_OPTIONS).kernels) == kernels
