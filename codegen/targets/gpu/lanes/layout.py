@@ -117,16 +117,20 @@ def running_mapping(kernel: Kernel, running: RunningTotal, geometry: Geometry) -
     return LaneMapping(group=geometry.group, running=tiles, resident=RESIDENT if tiles.chained else 0)
 
 
-def with_pairs(
+def for_sums(
     kernel: Kernel, accumulators: Sequence[Accumulator], tiles: Tiles | None, geometry: Geometry
 ) -> Tiles | None:
-    """Tiles whose invocations come together where some of their sums are made by two of them."""
-    if not geometry.exchanges or not straight(kernel) or not any(map(by_pairs, accumulators)):
+    """Tiles whose invocations come together where some of their sums are made by two of them; and have one lane each
+    where these look for sums in a hash table: whoever waits for memory several times in turn had better be many."""
+    if not straight(kernel):
         return tiles
-    if tiles is None:
-        tiles = Tiles(geometry.group, 1, prod(kernel.domain))
-    plain = tiles.streamed and not tiles.row_length and not tiles.spilled
-    return replace(tiles, convergent=True) if plain else tiles
+    if tiles is not None and (not tiles.streamed or tiles.row_length or tiles.spilled):
+        return tiles
+    if tiles is not None and any(isinstance(acc, WindowSum) and acc.repair.table.bucket for acc in accumulators):
+        tiles = replace(tiles, size=tiles.group or geometry.group, unrolled=1, side=1)
+    if not geometry.exchanges or not any(map(by_pairs, accumulators)):
+        return tiles
+    return replace(tiles or Tiles(geometry.group, 1, prod(kernel.domain)), convergent=True)
 
 
 def has_loops(kernel: Kernel) -> bool:
@@ -150,7 +154,7 @@ def arrangement(kernel: Kernel, options: Options, geometry: Geometry) -> LaneMap
         tables = table_tiles(kernel, accumulators, geometry)
         if tables is not None:
             return LaneMapping(group=geometry.group, tiles=tables[0], accumulators=tables[1])
-        tiles = with_pairs(kernel, accumulators, tiling(kernel, options, geometry), geometry)
+        tiles = for_sums(kernel, accumulators, tiling(kernel, options, geometry), geometry)
         group = (tiles.group or geometry.group) if tiles else 0
         return LaneMapping(group=group, tiles=tiles, accumulators=accumulators)
     if any(len(kinds) > 1 or "set" in kinds for kinds in shared.values()):

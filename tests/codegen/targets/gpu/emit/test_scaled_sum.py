@@ -171,7 +171,8 @@ def test_the_layout_of_sums():
     assert scaled_sum(scatter(float64, SIZE, 7 * SIZE), 2).table == SumTable(7 * SIZE, 3, 2)
     assert scaled_sum(scatter(float32, 1 << 22, 1 << 22), 2).table == SumTable(1 << 22, 2, 1)
     assert scaled_sum(scatter(bfloat16, 1 << 24, 1 << 24), 2).bits == 38
-    assert plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry()).accumulators[0].repair.table.bucket
+    sparse = plan(scatter(float16, 1 << 20, 1 << 26), Options(), Geometry())
+    assert sparse.accumulators[0].repair.table.bucket == sparse.tiles.unrolled == 1
 
 
 @pytest.mark.parametrize("width", [1, 3, 4, 24])
