@@ -5,8 +5,8 @@
 
 The sums of a table are cleared, begun and rounded once then, and what the first launch makes for the second stays in
 registers. Such are derivatives of interpolation, whose lanes read the corners of a cell, and of what is read at both
-ends of an edge or at all corners of an element. A table of which a part at a time is at work (table_parts) is left to
-its lanes.
+ends of an edge or at all corners of an element. Lanes of a table so large that a part of it at a time is at work do
+nothing else (table_parts), and stay so.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class _TableJoiner(PieceJoiner):
         if not goes_on or kind != other or kind in ("", "set"):  # of what is set, the last one counts
             return None
         parted = random and random_too and self.slots[table].type.size * LIMB > PART
-        return None if parted else table
+        beside = any(made or added != {table} for _, made, added in map(self.accesses, (first, second)))
+        return None if parted and beside else table
 
     def handed_on_beside(self, first: LaunchStep, second: LaunchStep, table: int) -> set[int] | None:
         """Slots that the first launch writes and the second reads; None where what they do besides adding to the table

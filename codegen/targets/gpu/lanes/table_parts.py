@@ -5,14 +5,16 @@
                                                         accumulate(table, index, cos(x[mine ? index : 0])) if mine
 
 Lanes run once for each part, those of the first part first, and leave out what belongs to others; where they read at
-random they then read one and the same element. On an H200, whose caches hold 50 MB, 2**24 lanes that read of 2**22
-elements and add to as many take 412 us as a whole and 291 in parts, of 2**24 elements 1,162 and 517. Lanes whose
-neighbours add to neighbours, as those of rows do, wait for fewer lines: rows of three take 89 us, and 99 in parts.
+random, and nothing that they add belongs to it, they then read one and the same element. On an H200, whose caches hold
+50 MB, 2**24 lanes that read of 2**22 elements and add to as many take 412 us as a whole and 291 in parts, of 2**24
+elements 1,162 and 517. Lanes whose neighbours add to neighbours, as those of rows do, wait for fewer lines: rows of
+three take 89 us, and 99 in parts.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue
@@ -33,8 +35,7 @@ def in_parts(kernel: Kernel, options: Options, wide: bool) -> Kernel:
     if len(shared) != 1 or kernel.stages or kernel.running is not None or not straight(kernel):
         return kernel
     ((param, kinds),) = shared.items()
-    added = [op for op in kernel.body.ops if op.opcode == "accumulate"]
-    if len(added) != 1 or not at_random(added[0].operands[0]):
+    if not all(at_random(op.operands[0]) for op in kernel.body.ops if op.opcode == "accumulate"):
         return kernel
 
     def bytes_in_window(candidate: Kernel) -> int:
@@ -54,9 +55,10 @@ class _InParts(Rebuilder):
     def __init__(self, kernel: Kernel, parts: int) -> None:
         super().__init__(kernel)
         self.parts = parts
-        (self.added,) = [op for op in kernel.body.ops if op.opcode == "accumulate"]
-        self.early = _behind(self.added.operands[0], self.added.operands[2])
-        self.mine: KValue | None = None
+        self.added = [op for op in kernel.body.ops if op.opcode == "accumulate"]
+        self.early = _behind(*[op.operands[n] for op in self.added for n in (0, 2)])
+        self.mine: dict[KOp, KValue] = {}  # whether what it adds belongs to the part
+        self.some: KValue | None = None  # whether anything does
 
     def run(self) -> Kernel:
         part, body = KValue(int64), self.kernel.body
@@ -64,18 +66,20 @@ class _InParts(Rebuilder):
         self.env.update(zip(body.arguments, arguments, strict=True))
         for op in [op for op in body.ops if op in self.early]:
             self._take(op)
-        index, pred = (self.env[self.added.operands[n]] for n in (0, 2))
-        self.mine = self._made("and", pred, self._inside(index, part))
+        for op in self.added:
+            index, pred = (self.env[op.operands[n]] for n in (0, 2))
+            self.mine[op] = self._made("and", pred, self._inside(index, part))
+        self.some = reduce(partial(self._made, "or"), self.mine.values())
         for op in [op for op in body.ops if op not in self.early]:
             self._take(op)
         block = Block((part, *arguments), self.out)
         return replace(self.kernel, domain=(self.parts, *self.kernel.domain), body=block)
 
     def op(self, op: KOp, operands: tuple[KValue, ...]) -> tuple[KValue, ...]:
-        if self.mine is not None and op is self.added:
-            operands = (*operands[:2], self.mine)
-        elif self.mine is not None and op.opcode == "load" and _reads(op.operands[0]):
-            operands = (self._made("select", self.mine, operands[0], self._const(0)),)
+        if op in self.mine:
+            operands = (*operands[:2], self.mine[op])
+        elif self.some is not None and op.opcode == "load" and _reads(op.operands[0]):
+            operands = (self._made("select", self.some, operands[0], self._const(0)),)
         return self.copy(op, operands)
 
     def _take(self, op: KOp) -> None:
@@ -83,7 +87,7 @@ class _InParts(Rebuilder):
         self.env.update(zip(op.results, self.op(op, operands), strict=True))
 
     def _inside(self, index: KValue, part: KValue) -> KValue:
-        size = -(-self.kernel.params[self.added.attrs["param"]].size // self.parts)
+        size = -(-self.kernel.params[self.added[0].attrs["param"]].size // self.parts)
         first = self._made("mul", part, self._const(size))
         reached = self._made("ge", index, first)
         return self._made("and", reached, self._made("lt", index, self._made("add", first, self._const(size))))

@@ -13,6 +13,7 @@ from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.program import LaunchStep
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.steps import all_steps
+from loopgrad.codegen.targets.gpu.lanes import joined_tables
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.joined_tables import with_joined_tables
 from loopgrad.graph import ops
@@ -94,3 +95,14 @@ def test_lanes_add_to_a_table_once_for_all(function):
     results = executable_of(after).run([device().put(a) for a in given])
     for got, want in zip(results, wanted, strict=True):
         np.testing.assert_allclose(device().get(got), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("function", "fewer"), [(corners, 1), (largest, 1)])
+def test_lanes_of_a_table_in_parts_do_nothing_else(function, fewer, monkeypatch):
+    """The first launch stores what it makes, so the others are one without it."""
+    monkeypatch.setattr(joined_tables, "PART", 8 * TABLE - 1)
+    types = [TensorType((TABLE,), float64), *[TensorType((ROWS,), dtype) for dtype in (int64, int64, float64)]]
+    before = schedule(trace(function, types)[0], DEFAULT_OPTIONS)
+    after = with_joined_tables(before)
+    counts = [sum(isinstance(s, LaunchStep) for s in all_steps(p.steps)) for p in (before, after)]
+    assert counts[0] - counts[1] == fewer

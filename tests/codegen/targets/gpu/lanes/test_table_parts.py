@@ -18,13 +18,17 @@ from tests.codegen.targets.gpu.gpu_harness import run_kernel
 ELEMENTS = 101
 
 
-def gradient(store=False):
-    """Lane i adds x[place[i]] * w[i] to element place[i]: two that it reads in order, one at random."""
+def gradient(store=False, twice=False):
+    """Lane i adds x[place[i]] * w[i] to element place[i]: two that it reads in order, one at random. `twice`: to one
+    more, too."""
     build = Build(SIZE)
     (i,) = build.indices
     place, w = build.load(build.param(int64, SIZE), i), build.load(build.param(float32, SIZE), i)
     x = build.load(build.param(float32, ELEMENTS), place)
-    build.accumulate(build.param(float32, ELEMENTS, "accumulate"), place, build.one("mul", (x, w)))
+    table = build.param(float32, ELEMENTS, "accumulate")
+    build.accumulate(table, place, build.one("mul", (x, w)))
+    if twice:
+        build.accumulate(table, build.one("sub", (build.const(ELEMENTS - 1, int64), place)), x)
     if store:
         build.store(build.param(float32, SIZE, "write"), i, w)
     return build.kernel()
@@ -36,16 +40,17 @@ def small(monkeypatch):
     monkeypatch.setattr(table_parts, "PART", 16 * 40)
 
 
-def test_every_term_is_added_in_one_part(small):
-    kernel = in_parts(gradient(), Options(), True)
+@pytest.mark.parametrize("twice", [False, True])
+def test_every_term_is_added_in_one_part(small, twice):
+    kernel = in_parts(gradient(twice=twice), Options(), True)
     verify_kernel(kernel)
     assert kernel.domain == (3, SIZE)
     rng = np.random.default_rng(0)
     arrays = [places(ELEMENTS).clip(0), rng.integers(-9, 9, SIZE).astype(np.float32),
               rng.integers(-9, 9, ELEMENTS).astype(np.float32), np.zeros(ELEMENTS, np.float32)]  # fmt: skip
     wanted, got = [a.copy() for a in arrays], [a.copy() for a in arrays]
-    interpret_kernel(gradient(), wanted)
-    run_kernel(gradient(), got)
+    interpret_kernel(gradient(twice=twice), wanted)
+    run_kernel(gradient(twice=twice), got)
     np.testing.assert_array_equal(got[-1], wanted[-1])
     interpret_kernel(kernel, arrays)
     np.testing.assert_array_equal(arrays[-1], wanted[-1])
