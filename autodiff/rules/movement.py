@@ -34,7 +34,46 @@ def _broadcast(node: Node, cotangents: Values) -> tuple[Value | None, ...]:
     ct = _given(cotangents)
     shape, dims = node.operands[0].shape, node.attrs["dims"]
     kept = [d for extent, d in zip(shape, dims, strict=True) if extent == ct.shape[d]]
-    return (ops.reshape(ops.reduce_sum(ct, [d for d in range(len(ct.shape)) if d not in kept]), shape),)
+    return (ops.reshape(_summed(ct, [d for d in range(len(ct.shape)) if d not in kept]), shape),)
+
+
+def _summed(ct: Value, axes: Sequence[int]) -> Value:
+    """The sum along the axes. Of terms with a factor that is one number there, it is that times a sum: where somebody
+    wrote a variance, what reaches the mean is a sum of differences, which waits for no cotangent, so the pass over
+    them that the variance takes makes it, too. Halves might leave their range."""
+    node, wide = ct.node, ct.dtype.kind == "f" and ct.dtype.bits >= 32
+    if node is not None and wide and axes and _has_factor(ct, axes):
+        if node.op != "mul":
+            return emit(node.op, [_summed(v, axes) for v in node.operands], node.attrs)[0]
+        x, y = node.operands if _is_one_number(node.operands[0], axes) else node.operands[::-1]
+        return ops.mul(_number_along(x, axes), _summed(y, axes))
+    return ops.reduce_sum(ct, axes)
+
+
+def _has_factor(v: Value, axes: Sequence[int]) -> bool:
+    """Whether all terms have one that is the same along the axes."""
+    if v.node is None or v.node.op not in ("mul", "neg", "add"):
+        return False
+    if v.node.op == "mul":
+        return any(_is_one_number(x, axes) for x in v.node.operands)
+    return all(_has_factor(x, axes) for x in v.node.operands)
+
+
+def _is_one_number(v: Value, axes: Sequence[int]) -> bool:
+    if v.node is None or v.node.op != "broadcast":
+        return False
+    extents = zip(v.node.operands[0].shape, v.node.attrs["dims"], strict=True)
+    return all(extent == 1 for extent, d in extents if d in axes)
+
+
+def _number_along(v: Value, axes: Sequence[int]) -> Value:
+    """What is broadcast, without the axes."""
+    assert v.node is not None, "only what is broadcast is one number"
+    (source,), dims = v.node.operands, v.node.attrs["dims"]
+    kept = [d for d in range(len(v.shape)) if d not in axes]
+    own = [(extent, kept.index(d)) for extent, d in zip(source.shape, dims, strict=True) if d in kept]
+    flat = ops.reshape(source, [extent for extent, _ in own])
+    return ops.broadcast(flat, [v.shape[d] for d in kept], [place for _, place in own])
 
 
 def _reshape(node: Node, cotangents: Values) -> tuple[Value | None, ...]:

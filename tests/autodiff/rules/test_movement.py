@@ -29,3 +29,30 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_row(derivatives, name):
     derivatives.check(lambda x: [ops.sin(CASES[name](x))], [X], order=2)
+
+
+def over_differences(x):
+    """A variance of each row, as it is written out."""
+    mean = ops.div(ops.reduce_sum(x, (1,)), float(x.shape[1]))
+    apart = ops.sub(x, ops.broadcast(mean, x.shape, (0,)))
+    return [ops.sqrt(ops.reduce_sum(ops.mul(apart, apart), (1,)))]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_factors_of_whole_rows_are_taken_out_of_sums(derivatives, dtype):
+    """What reaches the mean is a sum of differences, which waits for no cotangent; not of halves, whose sums of what
+    isn't small yet might leave their range."""
+    x = np.array([[1.5, -2.5, 5.0, 0.5], [0.25, 3.0, -1.0, 4.0]])
+    derivatives.check(over_differences, [x], order=2)
+    graph = derivatives.graph_of(derivatives.gradient_of(over_differences, [0]), [x.astype(dtype)])
+    summed = {n.operands[0].node.op for n in graph.nodes if n.op == "reduce_sum" and n.operands[0].node is not None}
+    assert ("sub" in summed) == (dtype is np.float64)
+
+
+def test_factors_of_some_axes_stay_where_others_are_summed(derivatives):
+    def function(x, y, z):
+        product = ops.mul(ops.broadcast(y, x.shape, (1,)), ops.broadcast(z, x.shape, (0, 1)))
+        return [ops.mul(ops.mul(x, product), ops.broadcast(y, x.shape, (1,)))]
+
+    rng = np.random.default_rng(0)
+    derivatives.check(function, [rng.random((2, 3)), rng.random(3), rng.random((2, 1))], order=2)
