@@ -52,11 +52,14 @@ def _summed(ct: Value, axes: Sequence[int]) -> Value:
 
 def _has_factor(v: Value, axes: Sequence[int]) -> bool:
     """Whether all terms have one that is the same along the axes."""
-    if v.node is None or v.node.op not in ("mul", "neg", "add"):
+    if v.node is None:
         return False
-    if v.node.op == "mul":
-        return any(_is_one_number(x, axes) for x in v.node.operands)
-    return all(_has_factor(x, axes) for x in v.node.operands)
+    match v.node.op:
+        case "mul":
+            return any(_is_one_number(x, axes) for x in v.node.operands)
+        case "neg" | "add":
+            return all(_has_factor(x, axes) for x in v.node.operands)
+    return False
 
 
 def _is_one_number(v: Value, axes: Sequence[int]) -> bool:
