@@ -8,11 +8,13 @@ computed as often. It is stored where that costs more than writing it once and r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LAUNCH, LOAD, STORE, own_cost, repeats
 from loopgrad.codegen.schedule.partition import Partition
+from loopgrad.codegen.schedule.readings import OWN, Readings, ReadPlaces
 from loopgrad.codegen.schedule.recomputed import arrays_of
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
@@ -26,6 +28,8 @@ SLICES = frozenset({"slice", "flip"})
 WORD = 32
 SHORT_ROW = 32.0  # elements
 PICKING = frozenset({"slice", "reshape"})
+REPEATING = PICKING | {"broadcast", "cast"}
+NARROW = 1024  # elements for each of what is repeated
 SAME_INDEX = frozenset({*ELEMENTWISE, "reshape"})
 
 
@@ -49,22 +53,23 @@ def choose_stored(partition: Partition) -> set[Value]:
     stored = set(partition.must_store)
     costs = inline_costs(partition, stored)
     numbers = set() if partition.in_order else _of_positions(partition, costs)
-    readings: dict[Value, _Readings] = {}
+    readings: dict[Value, Readings] = {}
+    places = ReadPlaces()
     for node in reversed(partition.graph.nodes):
         for r in node.results:
             if r not in readings:
-                readings[r] = _Readings()
+                readings[r] = Readings()
         if partition.role[node] is Role.INLINE:
             v = node.results[0]
             size, evaluations = 1.0 * prod(v.shape), readings[v].total()
-            kept = v not in numbers and not _is_element(partition, v) and not _is_rolled(partition, v)
+            kept = v not in numbers and not _is_part(partition, v) and not _is_rolled(partition, v)
             kept = kept and node.op != "broadcast"  # what a broadcast repeats is stored in its place
             kept = kept and not _is_index_again(partition, v, costs[v], evaluations, stored)
             if v not in stored and kept and _worth_storing(costs[v], size, evaluations):
                 stored.add(v)
-            _inline_readings(partition, node, size if v in stored else max(evaluations, size), readings)
+            _inline_readings(partition, node, readings[v].evaluated(size, v in stored, places), readings, places)
         else:
-            _root_readings(partition, node, readings)
+            _root_readings(partition, node, readings, places)
     return _without_multiples(partition, stored, costs, readings)
 
 
@@ -79,13 +84,20 @@ def _of_positions(partition: Partition, costs: dict[Value, float]) -> set[Value]
     return found
 
 
-def _is_element(partition: Partition, value: Value) -> bool:
-    """Whether it is one element of what is in memory: read there, it costs what it would where it is stored."""
-    if prod(value.shape) != 1:
-        return False
-    while value.node is not None and value.node.op in PICKING and value not in partition.must_store:
-        value = value.node.operands[0]
-    return value.node is None or value in partition.must_store
+def _is_part(partition: Partition, value: Value) -> bool:
+    """Whether it is one element of what is in memory: read there, it costs what it would where it is stored. So do
+    pieces of rows for GPUs."""
+    found = value
+    while found.node is not None and found.node.op in PICKING and found not in partition.must_store:
+        if prod(value.shape) != 1 and (partition.in_order or not _in_rows(found.node)):
+            return False
+        found = found.node.operands[0]
+    return found.node is None or found in partition.must_store
+
+
+def _in_rows(node: Node) -> bool:
+    """Whether neighbours of a slice lie side by side."""
+    return node.op != "slice" or (node.results[0].shape[-1] != 1 and node.attrs["step"][-1] == 1)
 
 
 def _is_index_again(partition: Partition, value: Value, cost: float, evaluations: float, stored: set[Value]) -> bool:
@@ -104,10 +116,15 @@ def _is_index_again(partition: Partition, value: Value, cost: float, evaluations
 def _is_rolled(partition: Partition, value: Value) -> bool:
     """Whether it is an array in memory whose elements are elsewhere: a GPU reads them there. Smaller ones are copied in
     less time than their places are computed: on an H200 the smallest of 9 neighbours takes 1.55 times as long by copies
-    in float32, and 0.9 times in uint8."""
+    in float32, and 0.9 times in uint8. So are rows that a pad makes longer: neighbours don't choose
+    alike at their ends."""
     node = value.node
-    if partition.in_order or node is None or node.op != "concat" or value.dtype.bits < WORD:
+    if partition.in_order or node is None or node.op not in ("concat", "pad") or value.dtype.bits < WORD:
         return False
+    if node.op == "pad":
+        source = node.operands[0]
+        longer = node.attrs["low"][-1] or node.attrs["high"][-1]
+        return not longer and (source.node is None or source in partition.must_store)
     slices = [v.node for v in node.operands]
     arrays = {n.operands[0] if n is not None and n.op in SLICES else None for n in slices}
     array = arrays.pop()
@@ -115,7 +132,7 @@ def _is_rolled(partition: Partition, value: Value) -> bool:
 
 
 def _without_multiples(
-    partition: Partition, stored: set[Value], costs: dict[Value, float], readings: dict[Value, _Readings]
+    partition: Partition, stored: set[Value], costs: dict[Value, float], readings: dict[Value, Readings]
 ) -> set[Value]:
     """One value in the place of several that are little more than it: a convolution's cotangent times each tap. What is
     left of each is computed at every reading, which has to cost less than storing it."""
@@ -124,7 +141,7 @@ def _without_multiples(
         for v in node.results:
             if v in stored and v not in partition.must_store:
                 most = STORE * prod(v.shape) / max(readings[v].total(), 1.0)
-                source = _source(partition, v, costs, most)
+                source = _source(partition, stored, v, costs, most)
                 if source is not v:
                     sources.setdefault(source, []).append(v)
     for source, made in sources.items():
@@ -134,7 +151,7 @@ def _without_multiples(
     return stored
 
 
-def _source(partition: Partition, value: Value, costs: dict[Value, float], most: float) -> Value:
+def _source(partition: Partition, stored: set[Value], value: Value, costs: dict[Value, float], most: float) -> Value:
     """The first of the values of this size that `value` is made of element by element, at a cost of `most`, each the
     only operand of the next that isn't one number for all elements."""
     found, spent = value, 0.0
@@ -142,7 +159,7 @@ def _source(partition: Partition, value: Value, costs: dict[Value, float], most:
         node = found.node
         if node is None or node.op not in ELEMENTWISE or found in partition.anchor:
             return found
-        wide = [v for v in dict.fromkeys(node.operands) if not _is_uniform(v, costs)]
+        wide = [v for v in dict.fromkeys(node.operands) if not (_is_uniform(v, costs) or _is_narrow(stored, v))]
         spent += own_cost(node) + sum([costs.get(v, LOAD) for v in node.operands if v not in wide])
         if len(wide) != 1 or spent > most:
             return found
@@ -161,41 +178,38 @@ def _is_uniform(value: Value, costs: dict[Value, float]) -> bool:
     return prod(value.shape) == 1 and costs.get(value, LOAD) <= EXPENSIVE
 
 
+def _is_narrow(stored: set[Value], value: Value) -> bool:
+    """Whether it repeats a few elements in memory, which are read along."""
+    size = prod(value.shape)
+    while value.node is not None and value.node.op in REPEATING and value not in stored:
+        value = value.node.operands[0]
+    return NARROW * prod(value.shape) <= size and (value.node is None or value in stored)
+
+
 def _worth_storing(cost: float, size: float, evaluations: float) -> bool:
     if size == 1:
         evaluations = max(evaluations / UNIFORM, 1.0)
     return cost * (evaluations - size) > STORE * size + LOAD * evaluations + LAUNCH
 
 
-class _Readings:
-    """How often a value is evaluated: readers at the same index share, others add up."""
-
-    __slots__ = ("other", "same")
-
-    def __init__(self) -> None:
-        self.same = 0.0
-        self.other = 0.0
-
-    def total(self) -> float:
-        return self.same + self.other
-
-
-def _read(readings: dict[Value, _Readings], value: Value, count: float, same: bool) -> None:
-    entry = readings.get(value)
-    if entry is None:
-        entry = readings[value] = _Readings()
-    if same:
-        if count > entry.same:
-            entry.same = count
-    else:
-        entry.other += count
-
-
-def _inline_readings(partition: Partition, node: Node, evaluations: float, readings: dict[Value, _Readings]) -> None:
+def _inline_readings(
+    partition: Partition,
+    node: Node,
+    evaluated: Mapping[int, float],
+    readings: dict[Value, Readings],
+    places: ReadPlaces,
+) -> None:
     for i, v in enumerate(node.operands):
         count = repeats(node, i) if partition.in_order else _share(node, v) or repeats(node, i)
         same = node.op in SAME_INDEX or (not partition.in_order and _is_in_columns(partition, node))
-        _read(readings, v, evaluations * count, same)
+        if v not in readings:
+            readings[v] = Readings()
+        for place, evaluations in evaluated.items():
+            if node.op == "reshape":
+                there = places.reshaped(node, place)
+            else:
+                there = place if same else places.moved(node, i, place)
+            readings[v].read(there, evaluations * count)
 
 
 def _is_in_columns(partition: Partition, node: Node) -> bool:
@@ -211,7 +225,7 @@ def _share(node: Node, piece: Value) -> float:
     return prod(piece.shape) / max(prod(node.results[0].shape), 1) if sliced else 0.0
 
 
-def _root_readings(partition: Partition, node: Node, readings: dict[Value, _Readings]) -> None:
+def _root_readings(partition: Partition, node: Node, readings: dict[Value, Readings], places: ReadPlaces) -> None:
     """A reduction reads its operand once; a region reads what isn't its lane's own once per lane."""
     region = partition.decision.kernel.get(node)
     for i, v in enumerate(node.operands):
@@ -219,7 +233,7 @@ def _root_readings(partition: Partition, node: Node, readings: dict[Value, _Read
             continue
         size = 1.0 * v.type.size
         if region is None or region.keeps_lanes(i):
-            _read(readings, v, size, same=True)
+            readings.setdefault(v, Readings()).read(OWN, size)
             continue
         factor = LOOKUPS if i in region.report.table_inputs else 1.0
-        _read(readings, v, factor * region.lanes * size, same=False)
+        readings.setdefault(v, Readings()).read(places.moved(node, i, OWN), factor * region.lanes * size)
