@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 from loopgrad.codegen.kernel.linear_index import Linear, difference, form_of, linear, places
@@ -32,7 +33,7 @@ from loopgrad.graph.primitives.intervals import Interval
 from loopgrad.graph.ranges import limits
 from loopgrad.graph.types import int64
 
-MOST_PIECES: Final = 8
+MOST_PIECES: Final = 16
 MOST_WEIGHT: Final = 2000  # of all pieces and what they are made of
 
 ELSEWHERE: Final = -1  # the parameter of a load that must turn out to be of no use
@@ -83,8 +84,11 @@ class PieceJoiner(LaunchesTogether):
         return tuple(done)
 
     def joined(self, first: LaunchStep, second: LaunchStep) -> LaunchStep | None:
-        b = self.kernels[second.kernel]
-        a = _over_rows(self.kernels[first.kernel], b.domain)
+        a, b = self.kernels[first.kernel], self.kernels[second.kernel]
+        if len(b.domain) == 2:
+            a = _over_rows(a, b.domain[0])
+        elif len(a.domain) == 2:
+            b = _over_rows(b, prod(b.domain) // max(a.domain[1], 1))
         cut = _cut(a.domain, b.domain)
         if cut is None or not (plain_lanes(a) and plain_lanes(b)) or weight(a) + cut.pieces * weight(b) > MOST_WEIGHT:
             return None
@@ -129,10 +133,10 @@ class PieceJoiner(LaunchesTogether):
         return found["read"], found["write"], found["accumulate"]
 
 
-def _over_rows(kernel: Kernel, domain: Sequence[int]) -> Kernel:
-    """A kernel of one dim over the rows of a domain of two, where it has as many elements of each."""
-    (lanes, *others), rows = kernel.domain or (0,), domain[0] if len(domain) == 2 else 0
-    if others or not rows or lanes % rows or not plain_lanes(kernel):
+def _over_rows(kernel: Kernel, rows: int) -> Kernel:
+    """A kernel of one dim over so many rows, where it has as many elements of each."""
+    lanes = prod(kernel.domain)
+    if len(kernel.domain) != 1 or not rows or lanes % rows or not plain_lanes(kernel):
         return kernel
     return with_rows(kernel, rows, lanes // rows) or kernel
 
