@@ -1,10 +1,11 @@
 """Branches that only choose what a lane reads become choices of values, so that the lane is straight.
 
-    y = if c: load a[i]  else: load b[j]    ->    y = select(c, load a[select(c, i, 0)], load b[select(c, 0, j)])
+    y = if c: load a[i]  else: load b[j]    ->    y = select(c, load a[select(c, i, k)], load b[select(c, k, j)])
 
-A concat or a pad is such a branch. What isn't chosen is read at one place by all lanes, which costs an instruction and
-no traffic; a straight lane is run together with others, whose loads are then under way at once. Where both ways read
-one array, as a roll or a pad by its own elements does, what is chosen is the place:
+A concat or a pad is such a branch. What isn't chosen is read at the first elements by all lanes, which costs an
+instruction and no traffic; a straight lane is run together with others, whose loads are then under way at once, or one
+vector where neighbours choose alike. Where both ways read one array, as a roll or a pad by its own elements does, what
+is chosen is the place:
 
     y = if c: load a[i]  else: load a[j]    ->    y = load a[select(c, i, j)]
 """
@@ -18,10 +19,13 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.kernel.passes import dce
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight_of
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType, int64
 
-MOST_READ: Final = 6  # loads of what may not be chosen
+MOST_READ: Final = 6  # loads of what may not be chosen, but of lanes that read vectors and need all they load
+SIDE: Final = 4
 HEAVIEST: Final = 60  # what all branches may weigh together
 HEAVIEST_PLACES: Final = 240  # where they only choose places
 
@@ -36,10 +40,11 @@ def chosen(kernel: Kernel) -> Kernel:
         return kernel
     choice = _Chosen(kernel)
     straight = dce.run(choice.run())
-    heaviest = HEAVIEST if choice.guarded else HEAVIEST_PLACES
-    if len(choice.guarded) > MOST_READ or weight_of(op for op in inner if not op.blocks) > heaviest:
+    in_vain, work = len(choice.guarded) - sum(map(_needed, branches)), weight_of(op for op in inner if not op.blocks)
+    if work > HEAVIEST_PLACES:
         return kernel
-    return straight
+    few = not choice.guarded or (len(choice.guarded) <= MOST_READ and work <= HEAVIEST)
+    return straight if few or (in_vain <= 0 and lanes_side_by_side(straight, SIDE) > 1) else kernel
 
 
 def _inside(branches: Iterable[KOp]) -> Iterator[KOp]:
@@ -47,6 +52,11 @@ def _inside(branches: Iterable[KOp]) -> Iterator[KOp]:
         for block in op.blocks:
             yield from block.ops
             yield from _inside(inner for inner in block.ops if inner.blocks)
+
+
+def _needed(op: KOp) -> int:
+    """How many loads a lane makes at most: of one of the branches."""
+    return max([sum(map(_needed, block.ops)) for block in op.blocks], default=int(op.opcode == "load"))
 
 
 def _harmless(kernel: Kernel, op: KOp) -> bool:
@@ -102,12 +112,11 @@ class _Chosen(Rebuilder):
         return self._load(first.attrs["param"], self._select(condition, i, j), x.dtype)
 
     def _load(self, param: int, place: KValue, dtype: DType) -> KValue:
-        """At one place for all lanes that don't come this way."""
+        """At the first places for all lanes that don't come this way."""
         index = place
         for condition, taken in self.way:
-            zero = KOp("const", (), (int64,), {"value": 0})
-            self.out.append(zero)
-            pair = (index, zero.results[0]) if taken else (zero.results[0], index)
+            first = self._first(param)
+            pair = (index, first) if taken else (first, index)
             index = self._select(condition, *pair)
         load = KOp("load", (index,), (dtype,), {"param": param})
         self.out.append(load)
@@ -115,6 +124,17 @@ class _Chosen(Rebuilder):
             self.guarded.add(load)
         self.read[load.results[0]] = (load, place)
         return load.results[0]
+
+    def _first(self, param: int) -> KValue:
+        """Of neighbours neighbours, in as many elements as a vector has at most."""
+        few = self.kernel.params[param].size < VECTOR_BYTES or not self.kernel.domain
+        number = KOp("const", (), (int64,), {"value": 0 if few else VECTOR_BYTES - 1})
+        self.out.append(number)
+        if few:
+            return number.results[0]
+        place = KOp("and", (self.env[self.kernel.body.arguments[-1]], *number.results), (int64,))
+        self.out.append(place)
+        return place.results[0]
 
     def _select(self, condition: KValue, x: KValue, y: KValue) -> KValue:
         made = KOp("select", (condition, x, y), (x.dtype,))

@@ -26,14 +26,19 @@ WORD: Final = 4  # bytes: narrower accesses aren't faster together
 ACCESSES: Final = ("load", "store")
 NEAR: Final = 2  # elements from lane to lane
 NEAR_COST: Final = 0.5  # of a scattered access
+APART_COST: Final = (
+    2.0  # where one of neighbours reads elsewhere: heat flow takes 1.2 times as long by vectors beside two
+)
 
 
 class _Form(NamedTuple):
     """A value that is slope * (the last index) + what doesn't depend on that and is a multiple of `factor`, a power of
-    two. So it is in arithmetic that wraps around, too."""
+    two. So it is in arithmetic that wraps around, too. Of a condition: it is alike in so many lanes that begin at a
+    multiple of `factor`, up to those of a vector."""
 
     slope: int
     factor: int
+    apart: bool = False  # a choice that neighbours make each for itself
 
 
 def lanes_side_by_side(kernel: Kernel, most: int) -> int:
@@ -76,9 +81,16 @@ def _scattered(kernel: Kernel, forms: dict[KValue, _Form], together: Sequence[KO
     """Accesses that lanes side by side make each for itself, at different places; loads near each other, as of
     shifted rows, meet in a cache, and count less."""
     chosen = set(together)
+    unknown = _Form(NEAR + 1, 1)
     others = [op for op in kernel.body.ops if op.opcode in ACCESSES and op not in chosen]
-    slopes = [(op, forms[op.operands[0]].slope if op.operands[0] in forms else NEAR + 1) for op in others]
-    return sum(NEAR_COST if op.opcode == "load" and abs(slope) <= NEAR else 1.0 for op, slope in slopes if slope)
+    costs = [_cost(op, forms.get(op.operands[0], unknown)) for op in others]
+    return sum(costs)
+
+
+def _cost(op: KOp, form: _Form) -> float:
+    if form.apart or not form.slope:
+        return APART_COST if form.apart else 0.0
+    return NEAR_COST if op.opcode == "load" and abs(form.slope) <= NEAR else 1.0
 
 
 def _forms(kernel: Kernel) -> dict[KValue, _Form]:
@@ -97,7 +109,7 @@ def _forms(kernel: Kernel) -> dict[KValue, _Form]:
 
 def _of(op: KOp, operands: Sequence[_Form | None]) -> _Form | None:
     known = [form for form in operands if form is not None]
-    if len(known) < len(operands):
+    if len(known) < len(operands) or any(form.apart for form in known):
         return None
     if op.opcode == "const":
         value = op.attrs["value"]
@@ -107,7 +119,28 @@ def _of(op: KOp, operands: Sequence[_Form | None]) -> _Form | None:
         return _Form(x.slope + y.slope if op.opcode == "add" else x.slope - y.slope, min(x.factor, y.factor))
     if op.opcode == "mul" and op.results[0].dtype.is_integer:
         return _product(op, *known)
+    if op.opcode == "and" and op.results[0].dtype.is_integer:
+        return _low_bits(op, *known)
+    if op.opcode == "select" and op.results[0].dtype.is_integer:
+        (_, x, y), factor = known, min([form.factor for form in known])
+        if x.slope != y.slope or (x.slope and factor == 1):
+            return _Form(NEAR + 1, 1, apart=True)
+        return _Form(x.slope, factor)
+    if op.results[0].dtype.kind == "b":
+        return _condition(op, known)
     return None if any(form.slope for form in known) else _Form(0, 1)
+
+
+def _condition(op: KOp, operands: Sequence[_Form]) -> _Form | None:
+    """Of a comparison, or of what is made of conditions."""
+    slopes, factor = [form.slope for form in operands], min([form.factor for form in operands])
+    if any(v.dtype.kind == "b" for v in op.operands):
+        return _Form(0, factor)
+    if not any(slopes):
+        return _Form(0, VECTOR_BYTES)
+    # base + 0, 1, ... reach a bound between two multiples of `factor` all or none
+    reached = op.opcode in ("ge", "lt") and slopes == [1, 0] and op.operands[0].dtype.is_integer
+    return _Form(0, factor) if reached else None
 
 
 def _product(op: KOp, x: _Form, y: _Form) -> _Form | None:
@@ -118,6 +151,15 @@ def _product(op: KOp, x: _Form, y: _Form) -> _Form | None:
         if value.op is not None and value.op.opcode == "const":
             return _Form(other.slope * value.op.attrs["value"], factor)
     return None
+
+
+def _low_bits(op: KOp, x: _Form, y: _Form) -> _Form | None:
+    """Those that neighbours differ in count as these do."""
+    mask = op.operands[1].op
+    low = mask is not None and mask.opcode == "const" and mask.attrs["value"] == VECTOR_BYTES - 1
+    if low and x.slope == 1 and x.factor >= VECTOR_BYTES:
+        return _Form(1, VECTOR_BYTES)
+    return None if x.slope or y.slope else _Form(0, 1)
 
 
 def _power(value: int) -> int:

@@ -8,6 +8,7 @@ from loopgrad.codegen.kernel.nodes import walk
 from loopgrad.codegen.kernel.verify import verify_kernel
 from loopgrad.codegen.targets.gpu.lanes.analysis import straight
 from loopgrad.codegen.targets.gpu.lanes.choices import MOST_READ, chosen
+from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import bool_, float32, int64
 from tests.codegen.targets.cpu.kernel_build import Build
 from tests.codegen.targets.gpu.gpu_harness import check
@@ -56,6 +57,31 @@ def test_pieces(pieces):
 def test_many_pieces_stay_branches():
     kernel = concat(MOST_READ + 1)
     assert chosen(kernel) is kernel
+
+
+def test_loads_that_each_lane_needs_are_not_in_vain():
+    """As many as a stencil of a padded array makes, and more than a concat may."""
+    rows, length, taps = 6, 32, MOST_READ + 4
+    build = Build(rows, length)
+    (i, _), lane = build.indices, build.linear()
+    source, total = build.param(float32, rows * length), build.const(0.0, float32)
+    for k in range(taps):
+        inside = build.one("ge", (i, build.const(k % rows, int64)), bool_)
+        above = build.one("sub", (lane, build.const(k % rows * length, int64)))
+        term = build.branch(
+            inside, lambda p=above: [build.load(source, p)], lambda: [build.const(0.0, float32)], [float32]
+        )
+        total = build.one("add", (total, *term))
+    build.store(build.param(float32, rows * length, "write"), lane, total)
+    kernel = build.kernel()
+    after = chosen(kernel)
+    assert straight(after)
+    assert lanes_side_by_side(after, 4) == 4  # neighbours choose alike
+    wanted, got = arrays_of(kernel), arrays_of(kernel)
+    interpret_kernel(kernel, wanted)
+    interpret_kernel(after, got)
+    np.testing.assert_array_equal(got[-1], wanted[-1])
+    check(after, arrays_of(kernel))
 
 
 def test_nothing_is_read_from_an_empty_array():
