@@ -38,7 +38,7 @@ def in_single_elements(graph: Graph, in_order: bool = False) -> Graph:
     joined = [node for node in graph.nodes if node.op == "concat" and any(map(_is_computed_piece, node.operands))]
     chosen = {node for node in joined if _are_rows(node, node.results[0] in graph.outputs, readers)}
 
-    results = {v.node for v in graph.outputs if v not in readers and not in_order and _needs_its_row(v)}
+    results = {v.node for v in graph.outputs if not in_order and _needs_its_row(v) and _ends_in_results(v, readers)}
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         if builder.original in chosen:
@@ -70,6 +70,19 @@ def _needs_its_row(value: Value) -> bool:
             seen.update(fresh)
             pending.extend(fresh)
     return False
+
+
+def _ends_in_results(value: Value, readers: Mapping[Value, Sequence[Node]]) -> bool:
+    """Whether all that is made of it is made element by element."""
+    pending, seen = [value], {value}
+    while pending and len(seen) <= MOST_LOOKED_AT:
+        for node in readers.get(pending.pop(), ()):
+            if node.op not in ELEMENTWISE:
+                return False
+            fresh = [v for v in node.results if v not in seen]
+            seen.update(fresh)
+            pending.extend(fresh)
+    return not pending
 
 
 def _is_expensive(value: Value) -> bool:

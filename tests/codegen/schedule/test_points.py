@@ -72,6 +72,16 @@ def test_lanes(function: Callable[..., Any], rows: int, lanes: list[int]) -> Non
     np.testing.assert_allclose(np.asarray(function(lg, given)), function(np, x), rtol=1e-14, atol=1e-14)
 
 
+def test_results_that_others_are_made_of_stay_with_them() -> None:
+    """A velocity that a place is moved by, both results."""
+    x = np.random.default_rng(0).normal(size=(MANY_ROWS, 2))
+    given = lg.asarray(x)
+    speed = lit(lg, given)
+    program = schedule(extract([speed._value, (given + 0.1 * speed)._value], [given._value]))
+    assert [int(np.prod(kernel.domain)) for kernel in program.kernels] == [MANY_ROWS]
+    np.testing.assert_allclose(np.asarray(given + 0.1 * speed), x + 0.1 * lit(np, x), rtol=1e-14)
+
+
 def test_what_a_product_reads_is_made_by_rows() -> None:
     x = np.random.default_rng(1).normal(size=MANY_ROWS)
     given = lg.asarray(x)
