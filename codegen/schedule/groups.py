@@ -20,7 +20,7 @@ from typing import Final
 
 from loopgrad.codegen.schedule.levels import Levels, Segment
 from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
-from loopgrad.codegen.schedule.recomputed import computed_twice, roots_by_kernel, worth_keeping
+from loopgrad.codegen.schedule.recomputed import computed_twice, last_of, roots_by_kernel, worth_keeping
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs
 from loopgrad.graph.nodes import Node, Value
@@ -54,17 +54,19 @@ def form_groups(partition: Partition) -> tuple[list[Group], Levels]:
     segments: dict[Node, Segment] = {}
     costs = inline_costs(partition, stored)
     looked, rounds, cut = 0, 0, [0]
-    in_vain: set[Value] = set()
+    in_vain, again = set[Value](), set[Value]()
     while True:
         levels = Levels(partition, stored, segments)
         more = {v for v in levels.missing if v not in stored}
         if not more and looked < ROUNDS:
             looked += 1
-            more = computed_twice(partition, levels, costs) - in_vain
+            more = computed_twice(partition, levels, costs, again) - in_vain
+            again |= more
         if not more:
             groups = _collect(partition, levels)
             large = [g for g in groups if len(g.nodes) > MAX_NODES]
-            more = _shared(partition, groups, costs, stored) - in_vain
+            more = _shared(partition, groups, costs, stored, again) - in_vain
+            again |= more
             sizes = [len(g.nodes) for g in large]
             if rounds == ROUNDS or not (more or (large and sizes != cut)):
                 unread = _unread(partition, groups, stored)
@@ -151,7 +153,9 @@ def _is_loaded(levels: Levels, value: Value, level: int) -> bool:
     return role.is_step or (role is Role.MEMORY and not is_stack(value))
 
 
-def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float], stored: set[Value]) -> set[Value]:
+def _shared(
+    partition: Partition, groups: list[Group], costs: dict[Value, float], stored: set[Value], before: set[Value]
+) -> set[Value]:
     """Expensive values that several kernels compute: the last ones before the kernels part."""
     holders: dict[Node, list[Group]] = {}
     for group in groups:
@@ -168,7 +172,7 @@ def _shared(partition: Partition, groups: list[Group], costs: dict[Value, float]
                 continue
             if worth_keeping(partition, v, costs.get(v, 0.0), stored):
                 found.add(v)
-    return {v for v in found if v not in stored and not is_stack(v)}
+    return last_of(partition, {v for v in found if v not in stored and not is_stack(v)}, before)
 
 
 def _unread(partition: Partition, groups: list[Group], stored: set[Value]) -> set[Value]:

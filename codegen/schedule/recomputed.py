@@ -10,6 +10,7 @@ which kernels it would be computed, as far as that matters: by one, or by severa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from itertools import accumulate, pairwise
 from math import prod
@@ -114,8 +115,10 @@ def _combined(partition: Partition, value: Value, lanes: int) -> int:
     return -COLUMNS * combined if reads_columns(node) else combined
 
 
-def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, float]) -> set[Value]:
-    """The values, none of which is stored yet."""
+def computed_twice(
+    partition: Partition, levels: Levels, costs: dict[Value, float], before: set[Value] | None = None
+) -> set[Value]:
+    """The values, none of which is stored yet. `before`: those that were found and stored."""
     keys = {r: key for key, roots in roots_by_kernel(partition, levels).items() for r in roots}
     holders: dict[Node, Holders] = {}
     candidates: set[Value] = set()
@@ -138,7 +141,8 @@ def computed_twice(partition: Partition, levels: Levels, costs: dict[Value, floa
                 if parts and worth_keeping(partition, v, costs.get(v, 0.0), levels.stored):
                     candidates.add(v)
     several = {n for n, held in holders.items() if len(held) > 1 and partition.role[n] is Role.INLINE}
-    return {v for v in candidates if v.node in several and v not in levels.stored and not is_stack(v)}
+    found = {v for v in candidates if v.node in several and v not in levels.stored and not is_stack(v)}
+    return last_of(partition, found, before or set())
 
 
 def worth_keeping(partition: Partition, value: Value, cost: float, stored: Collection[Value]) -> bool:
@@ -156,6 +160,43 @@ def worth_keeping(partition: Partition, value: Value, cost: float, stored: Colle
     if not arrays:
         return False
     return _reduced_by_short_rows(partition, value) or arrays.pop().dtype.bits > value.dtype.bits
+
+
+def last_of(partition: Partition, found: set[Value], before: set[Value]) -> set[Value]:
+    """One value in the place of several that a GPU makes of it, element by element and in few operations: a distance,
+    for a power and a comparison of it. None where it is one of those found and stored `before`."""
+    if partition.in_order:
+        return found
+    sources = {v: _sources(partition, v) for v in found}
+    left, kept = [v for v in found if before.isdisjoint(sources[v])], set[Value]()
+    while left:
+        uses = Counter([source for v in left for source in sources[v]])
+        best = max(uses, key=lambda v: (uses[v], partition.position[v.node] if v.node is not None else -1))
+        kept.add(best)
+        left = [v for v in left if best not in sources[v]]
+    return kept
+
+
+def _sources(partition: Partition, value: Value) -> list[Value]:
+    """It, and what it is made of alone, of which each is computed where it is needed; only it where that comes from as
+    many elements in memory, which may stay in a workgroup with it."""
+    size, spent, found = prod(value.shape), 0.0, [value]
+    while (node := found[-1].node) is not None and node.op in ELEMENTWISE:
+        spent += own_cost(node)
+        wide = [v for v in dict.fromkeys(node.operands) if not _repeats(v, size)]
+        if not wide:
+            return found
+        made_by = wide[0].node
+        if spent >= AGAIN or len(wide) > 1 or made_by is None or partition.role[made_by] is not Role.INLINE:
+            return [value]
+        found.append(wide[0])
+    return found
+
+
+def _repeats(value: Value, size: int) -> bool:
+    """Whether it is a constant, or made of fewer elements."""
+    node = value.node
+    return node is not None and (node.op == "const" or (node.op == "broadcast" and prod(node.operands[0].shape) < size))
 
 
 def _reduced_by_short_rows(partition: Partition, value: Value) -> bool:

@@ -39,10 +39,7 @@ def inline_costs(partition: Partition, stored: set[Value]) -> dict[Value, float]
     for node in partition.graph.nodes:
         role = partition.role[node]
         if role is Role.INLINE:
-            total = own_cost(node)
-            for i, v in enumerate(node.operands):
-                total += repeats(node, i) * (LOAD if v in stored else costs.get(v, LOAD))
-            costs[node.results[0]] = total if total < CEILING else CEILING
+            costs[node.results[0]] = _inline_cost(node, stored, costs)
         elif role is Role.LANES:
             costs.update(dict.fromkeys(node.results, CEILING))
     return costs
@@ -70,7 +67,31 @@ def choose_stored(partition: Partition) -> set[Value]:
             _inline_readings(partition, node, readings[v].evaluated(size, v in stored, places), readings, places)
         else:
             _root_readings(partition, node, readings, places)
+    stored = stored if partition.in_order else _asked_again(partition, stored, readings)
     return _without_multiples(partition, stored, costs, readings)
+
+
+def _asked_again(partition: Partition, stored: set[Value], readings: dict[Value, Readings]) -> set[Value]:
+    """Without those that cost little now that what they are made of is stored: a comparison of it."""
+    kept, costs = set(stored), dict[Value, float]()
+    for node in partition.graph.nodes:
+        if partition.role[node] is Role.INLINE:
+            v = node.results[0]
+            costs[v] = _inline_cost(node, kept, costs)
+            chosen = v in kept and v not in partition.must_store
+            if chosen and not _worth_storing(costs[v], 1.0 * prod(v.shape), readings[v].total()):
+                kept.remove(v)
+        elif partition.role[node] is Role.LANES:
+            costs.update(dict.fromkeys(node.results, CEILING))
+    return kept
+
+
+def _inline_cost(node: Node, stored: set[Value], costs: dict[Value, float]) -> float:
+    """Of one element, from what is stored on."""
+    total = own_cost(node)
+    for i, v in enumerate(node.operands):
+        total += repeats(node, i) * (LOAD if v in stored else costs.get(v, LOAD))
+    return min(total, CEILING)
 
 
 def _of_positions(partition: Partition, costs: dict[Value, float]) -> set[Value]:

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.codegen.interpret_program import interpret_program
 from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
+from loopgrad.graph.interpret import interpret
 from loopgrad.graph.types import TensorType, float32, int32
 
 
@@ -99,3 +101,27 @@ def test_numbers_of_short_rows_are_made_again_in_each_lane(width, kernels):
 
     graph, _ = trace(moved, [TensorType((300, width), float32), TensorType(shape[:1], int32)])
     assert len(schedule(graph, DEFAULT_OPTIONS).kernels) == kernels
+
+
+def pairs(x):
+    """Distances of points, a weight by them, and what goes on with them once the weights are added up."""
+    n, dims = x.shape
+    shape = (n, n, dims)
+    apart = ops.sub(ops.broadcast(x, shape, (0, 2)), ops.broadcast(x, shape, (1, 2)))
+    far = ops.sqrt(ops.add(ops.reduce_sum(ops.mul(apart, apart), (2,)), 1.0))
+    square, near, left = ops.mul(far, far), ops.lt(far, 1.5), ops.sub(2.0, far)
+    total = ops.reduce_sum(ops.select(near, square, ops.mul(left, square)), (1,))
+    wide = ops.broadcast(total, (n, n), (0,))
+    factor = ops.select(near, ops.mul(wide, square), ops.mul(wide, ops.mul(left, left)))
+    return [ops.reduce_sum(ops.mul(apart, ops.broadcast(factor, shape, (0, 1))), (0,)), total]
+
+
+def test_of_what_is_made_of_each_other_one_is_stored():
+    """Distances, not their squares and comparisons besides."""
+    graph, _ = trace(pairs, [TensorType((128, 3), float32)])
+    program = schedule(graph, DEFAULT_OPTIONS)
+    written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
+    assert written.count(128 * 128) <= 2
+    x = np.random.default_rng(0).normal(size=(128, 3)).astype(np.float32)
+    for got, want in zip(interpret_program(program, [x]), interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-3)
