@@ -164,6 +164,49 @@ def measured(n: int) -> Arrays:
     return named(x=x, y=y)
 
 
+def populations(n: int) -> Arrays:
+    return named(f=uniform((9, n, n), low=0.9, high=1.1)[0])
+
+
+def streamed(xp: Any, f: Any) -> Any:
+    """A lattice Boltzmann step of nine directions: collisions, then each population moves on (Qian 1992)."""
+    moves = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
+    shares = [4 / 9] + [1 / 9] * 4 + [1 / 36] * 4
+    mass = xp.sum(f, 0)
+    u, v = (sum(f[k] * moves[k][d] for k in range(1, 9)) / mass for d in (0, 1))
+    made = []
+    for k, (a, b) in enumerate(moves):
+        along = 3 * (a * u + b * v)
+        balanced = shares[k] * mass * (1 + along + along * along / 2 - 1.5 * (u * u + v * v))
+        made.append(xp.roll(f[k] + 0.6 * (balanced - f[k]), (a, b), (0, 1)))
+    return xp.stack(made)
+
+
+def sheets(n: int) -> Arrays:
+    return named(places=normal((n, n, 3))[0], speeds=normal((n, n, 3))[0])
+
+
+def swung(xp: Any, places: Any, speeds: Any) -> Any:
+    """A step of a cloth whose springs have length 1, with both its places and its speeds."""
+    force = xp.zeros_like(places)
+    for by, axis in ((1, 0), (-1, 0), (1, 1), (-1, 1)):
+        apart = xp.roll(places, by, axis) - places
+        length = xp.sqrt(xp.sum(apart * apart, -1, keepdims=True) + 1e-9)
+        force = force + (length - 1) * apart / length
+    speeds = 0.99 * (speeds + 0.01 * force)
+    return xp.stack([places + 0.01 * speeds, speeds])
+
+
+def channels(n: int) -> Arrays:
+    return named(x=normal((8, n, n, 64))[0], w=normal((3, 3, 64))[0])
+
+
+def depthwise(xp: Any, x: Any, w: Any) -> Any:
+    """A convolution of each channel by itself, as slices of a padded array."""
+    p, n = xp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), x.shape[1]
+    return sum(p[:, i : i + n, j : j + n] * w[i, j] for i in range(3) for j in range(3))
+
+
 PROGRAMS = {
     "life": script("one generation of Conway's Life on a torus of bytes", PLANE, cells, life),
     "eroded": script("the least of nine neighbours", PLANE, plane, eroded),
@@ -193,6 +236,14 @@ PROGRAMS = {
     "standardised": script("columns less their mean, over their deviation", PLANE, plane, standardised),
     "scaled": script("Sinkhorn's scalings of a square matrix", sizes(512, 20, 1024), plane, scaled),
     "fitted": script("a polynomial of degree 5 fitted", sizes(2**16, 50, 2**18), measured, fitted, tolerance=1e-2),
+    "streamed": script("a step of a lattice Boltzmann method", sizes(512, 16, 1024), populations, streamed),
+    "swung": script("a step of a cloth of springs", sizes(512, 16, 1024), sheets, swung),
+    "depthwise": script("a depthwise convolution of 3 x 3", sizes(56, 8, 112), channels, depthwise),
+    "among": script(
+        "whether numbers are among 64 others", sizes(2**18, 50, 2**22),
+        lambda n: named(x=integers((n,), 1000), few=integers((64,), 1000)),
+        lambda xp, x, few: xp.any(x[:, None] == few[None], 1).astype(xp.uint8),
+    ),
     "viterbi": Program(
         "best scores of 32 states after 64 observations", sizes(256, 8, 256), observations,
         lambda scores, moves: best_scores(partial(advanced, np), scores[0], scores[1:], moves),
