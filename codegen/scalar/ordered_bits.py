@@ -31,6 +31,18 @@ def ordered(m: Ops[V], bits: V, dtype: DType) -> V:
     return m.select(m.test("UGreaterThan", size, m.integer(bits, infinity)), m.integer(bits, every), key)
 
 
+def unordered(m: Ops[V], key: V, dtype: DType) -> V:
+    """The bits of an element that has this integer, of zeros those of the positive one."""
+    if dtype.kind in "bu":
+        return key
+    sign = m.integer(key, 1 << (dtype.bits - 1))
+    moved = m.ixor(key, sign)
+    if dtype.kind == "i":
+        return moved
+    positive = m.test("INotEqual", m.iand(key, sign), m.integer(key, 0))
+    return m.select(positive, moved, m.ior(m.isub(sign, key), sign))
+
+
 def last_bits(dtype: DType) -> int:
     """The bits of an element that no other comes after: the largest integer, or NaN."""
     return (1 << (dtype.bits if dtype.kind in "bu" else dtype.bits - 1)) - 1

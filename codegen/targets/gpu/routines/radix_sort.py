@@ -59,7 +59,7 @@ class Tiling:
         return -(-self.tiles // self.per_chunk)
 
 
-class _Tile:
+class TileOfRow:
     """A tile: which one it is of its row (i32), the row's number, and how many elements it has."""
 
     def __init__(self, code: GroupCode, tiling: Tiling, row: Val, tile: Val) -> None:
@@ -83,7 +83,7 @@ class _Tile:
         return found
 
 
-def _split(code: GroupCode, number: Val, by: int) -> tuple[Val, Val]:
+def row_and_inner(code: GroupCode, number: Val, by: int) -> tuple[Val, Val]:
     """A row (i64) and what is in it (i32), of a number (i64)."""
     row, inner = code.divided(number, by)
     return row, code.e.resize(inner, "i32")
@@ -100,7 +100,7 @@ class Count:
         t, code, b = self.tiling, GroupCode(e), e.b
         elements = Elements(e, code, t.dtype, t.descending)
         bins, (source, counts, totals, shifts) = b.shared("i32", DIGITS), e.table.params
-        row, chunk = _split(code, number, t.chunks)
+        row, chunk = row_and_inner(code, number, t.chunks)
         shift = b.load(shifts, "i32", invariant=True)
         first = code.op("IMul", chunk, t.per_chunk)
         code.each(DIGITS, lambda digit: b.shared_set(bins, digit, code.i32(0)))
@@ -113,7 +113,7 @@ class Count:
             b.store(code.at(e.at(array, place, 4 * DIGITS), digit, 4), b.shared_get(bins, digit, "i32"))
 
         def tile(k: Val) -> None:
-            found = _Tile(code, t, row, code.plus(first, k))
+            found = TileOfRow(code, t, row, code.plus(first, k))
             for _, inside, bits in found.loads(elements, source):
                 digit = elements.digit(bits, shift, WIDTH)
                 e.when(inside, partial(enter, digit))
@@ -139,7 +139,7 @@ class SumChunks:
     def emit(self, e: Emitter, number: Val) -> None:
         code, b = GroupCode(e), e.b
         sums = GroupSums(code, code.group)
-        row, digit = _split(code, number, DIGITS)
+        row, digit = row_and_inner(code, number, DIGITS)
         base = e.at(e.at(e.table.params[0], row, 4 * DIGITS * self.chunks), code.wide(digit), 4)
         each = -(-self.chunks // code.group)
         first, values = code.times(code.own, each), []
@@ -208,8 +208,8 @@ class _Scatter:
         self.sums = GroupSums(code, code.group, 2)
         self.targets = e.b.shared("i32", DIGITS)
         self.number = number
-        row, tile = _split(code, number, t.tiles)
-        self.tile = _Tile(code, t, row, tile)
+        row, tile = row_and_inner(code, number, t.tiles)
+        self.tile = TileOfRow(code, t, row, tile)
         self.row_first = code.op("IMul", row, t.length)
         self.source = params.pop(0)
         self.old_positions = params.pop(0) if program.positions and not program.first else None
@@ -316,7 +316,8 @@ class _Scatter:
                 e.when(inside, partial(b.store, address, position))
 
 
-def _tiling(routine: Routine, descending: bool) -> Tiling:
+def tiling(routine: Routine, descending: bool = False) -> Tiling:
+    """How rows are cut, as many tiles of a workgroup's registers at a time as keep a device busy."""
     source = routine.inputs[0].type
     length = source.shape[-1]
     rows = source.size // length
@@ -348,7 +349,7 @@ def _make(routine: Routine) -> None:
 
 def make_launches(routine: Routine, values: Array | None, positions: Array | None, descending: bool = False) -> None:
     """Sort the routine's operand into these."""
-    t, (source,), dtype = _tiling(routine, descending), routine.inputs, routine.inputs[0].type.dtype
+    t, (source,), dtype = tiling(routine, descending), routine.inputs, routine.inputs[0].type.dtype
     passes = -(-differing_bits(routine) // WIDTH)
     counts = routine.scratch(t.rows * t.tiles * DIGITS, int32)
     totals = routine.scratch(t.rows * t.chunks * DIGITS, int32)

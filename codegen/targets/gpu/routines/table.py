@@ -19,6 +19,7 @@ from loopgrad.codegen.targets.gpu.routines import (
     narrow_windows,
     radix_sort,
     segment_sums,
+    selected,
     sort_rows,
     window_panels,
     window_products,
@@ -30,7 +31,7 @@ from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
 from loopgrad.graph.primitives.fourier import TOGETHER
 
 PROVIDERS: Final[dict[str, tuple[Provider, ...]]] = {
-    "sort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
+    "sort": (sort_rows.PROVIDER, selected.PROVIDER, radix_sort.PROVIDER),
     "argsort": (sort_rows.PROVIDER, radix_sort.PROVIDER),
     "top_positions": (largest.FEW, largest.PROVIDER, largest.OF_ALL),
     "dft": fourier.PROVIDERS,

@@ -38,7 +38,7 @@ def test_long_rows_say_why_not_as_short_ones(name):
     made = executable((2, 5000), name)
     (row,) = made.plan().routines
     assert row.provider == radix_sort.PROVIDER.name
-    assert row.reason == f"{sort_rows.PROVIDER.name}: a row is more than a workgroup holds"
+    assert row.reason.startswith(f"{sort_rows.PROVIDER.name}: a row is more than a workgroup holds")
 
 
 def test_nothing_is_launched_for_nothing():
