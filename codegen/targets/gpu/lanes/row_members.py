@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
+from loopgrad.codegen.kernel.linear_index import linear
 from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry, RowMembers, reduced_rows
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import row_dims
 
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
@@ -46,7 +48,7 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     shape = _shape(kernel, geometry, side, WARP if length <= LONG_ROW else most)
     if shape is None or (shape.members > WARP and shape.turns > MOST_TURNS):
         return None
-    itemsize = _widest(kernel)
+    itemsize = widest(kernel)
     heavy = shape.turns * side * sum(map(weight, lanes)) > (MOST_WEIGHT if len(lanes) > 1 else MOST_AT_ONCE)
     held, most = held_words(kernel, shape), MOST_HELD
     if shape.members > WARP:  # what is computed on the way is as wide
@@ -54,14 +56,24 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     return None if heavy or held > most else shape
 
 
-def _widest(kernel: Kernel) -> int:
-    return max([p.dtype.itemsize for p in kernel.params], default=4)
+def widest(kernel: Kernel) -> int:
+    """Bytes of an element of which lanes touch another one each; what rows are reduced to may be wider."""
+    rows, most = kernel.domain[0], 0
+    for stage in kernel.stages:
+        if prod(stage.domain) == rows:
+            continue
+        forms, cut = linear(stage), row_dims(stage.domain, rows)
+        for op in walk(stage.body):
+            form = forms.get(op.operands[0]) if "param" in op.attrs else None
+            if "param" in op.attrs and (form is None or any(form.factors[cut:])):
+                most = max(most, stage.params[op.attrs["param"]].dtype.itemsize)
+    return most or 4
 
 
 def _shape(kernel: Kernel, geometry: Geometry, side: int, many: int) -> RowMembers | None:
     """With at most so many members: few, who meet less often, where each can hold its elements and rows are enough."""
     rows, length = kernel.domain
-    vectors, itemsize = -(-length // side), _widest(kernel)
+    vectors, itemsize = -(-length // side), widest(kernel)
     if many > WARP:
         for each in (MOST_OF_LONG, MOST):
             found = _shared_out(vectors, side, itemsize, many, each)
@@ -103,7 +115,7 @@ def _read(kernel: Kernel, size: int) -> list[BufferParam]:
 
 def _side(kernel: Kernel, lanes: Sequence[Kernel]) -> int:
     """Elements side by side: those of a vector, of which rows of all stages are multiples."""
-    side = VECTOR_BYTES // max([NARROWEST, *[param.dtype.itemsize for param in kernel.params]])
+    side = VECTOR_BYTES // max(NARROWEST, widest(kernel))
     while side > 1 and any(stage.domain[-1] % side for stage in lanes):
         side //= 2
     return side

@@ -34,7 +34,7 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     reduced_rows,
     row_pitch,
 )
-from loopgrad.codegen.targets.gpu.lanes.row_members import held_words, row_members
+from loopgrad.codegen.targets.gpu.lanes.row_members import held_words, row_members, widest
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType
 
@@ -83,7 +83,7 @@ def held_resident(kernel: Kernel, shape: RowMembers, group: int) -> int:
     if shape.members <= WARP:
         return 0
     held = held_words(kernel, shape)
-    itemsize = max([param.dtype.itemsize for param in kernel.params])
+    itemsize = widest(kernel)
     needed = max(min(2 * held, TWICE * itemsize), held) + HELD_BESIDE
     return max(min(REGISTERS // (group * -(-needed // UNIT) * UNIT), MOST_RESIDENT), FEWEST_RESIDENT)
 

@@ -90,6 +90,16 @@ def test_vectors_and_members_follow_from_the_length() -> None:
     assert members(softmax, 32, float64) == RowMembers(members=4, turns=4, side=2)
 
 
+def test_what_rows_are_reduced_to_may_be_wider() -> None:
+    """Lanes touch none of it, but for one of each row."""
+
+    def with_wide_roots(x: Value) -> list[Value]:
+        quotient, root = rooted(x)
+        return [quotient, ops.cast(root, float64)]
+
+    assert members(with_wide_roots, 32) == members(rooted, 32)
+
+
 def test_what_lies_in_memory_between_stages_isnt_held() -> None:
     """Members would have to wait for each other."""
 
