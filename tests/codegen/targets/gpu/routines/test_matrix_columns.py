@@ -68,6 +68,25 @@ def test_derivatives(gpu: str) -> None:
     np.testing.assert_allclose(np.sum(found * turn), (after - before) / 2e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("shape", "own"), [((2, 12, 9), True), ((32, 4), True), ((8, 8), False), ((33, 9), False)])
+def test_few_matrices(gpu: str, shape: tuple[int, ...], own: bool) -> None:
+    """Of any number of columns, where a library would be called; lanes have smaller ones."""
+    a = np.random.default_rng(1).normal(size=shape)
+    few, x = lg.compile(lambda a: tuple(lg.linalg.qr(a))), lg.asarray(a, device=gpu)
+    assert (NAME in str(few.plan(x))) == own
+    q, r = map(np.asarray, few(x))
+    np.testing.assert_allclose(q @ r, a, atol=1e-13)
+
+
+def test_a_system_of_32_unknowns(gpu: str) -> None:
+    """More than of many matrices, of whose pivots one invocation for each makes too much of a wait."""
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(32, 32)), rng.normal(size=(32, 3))
+    solved, given = lg.compile(lg.linalg.solve), [lg.asarray(x, device=gpu) for x in (a, b)]
+    assert str(solved.plan(*given)).count(NAME) == 2
+    np.testing.assert_allclose(np.asarray(solved(*given)), np.linalg.solve(a, b), atol=1e-11)
+
+
 @pytest.mark.parametrize("shape", [(20, 12, 7), (3, 7, 32), (5, 1, 9), (2, 3, 16, 16)])
 def test_lu(shape: tuple[int, ...]) -> None:
     """Pivots of zeros and of no numbers, too."""
