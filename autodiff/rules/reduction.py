@@ -15,8 +15,9 @@ from typing import Final
 
 from loopgrad.autodiff.rules.movement import Rule, Values, linear
 from loopgrad.graph import ops
-from loopgrad.graph.associative import RunningCombination
+from loopgrad.graph.associative import RunningCombination, scanned
 from loopgrad.graph.nodes import Node, Value
+from loopgrad.graph.scalar_functions import Row, ScalarFunction
 from loopgrad.graph.types import TensorType, int64
 
 
@@ -109,11 +110,16 @@ def shifted(v: Value, axis: int, by: int, fill: int) -> Value:
 
 def linear_recurrence(factor: Value, term: Value, axis: int, reverse: bool) -> Value:
     """s[i] = factor[i] * s[i - 1] + term[i] along `axis` (i + 1 where reverse)."""
+    if not term.dtype.is_float:
+        return RunningCombination(_then, (axis, axis)).run((factor, term), reverse)[1]
+    name = term.dtype.name
+    product, moved, sum = Row("mul", name, (2, 0)), Row("mul", name, (2, 1)), Row("add", name, (5, 3))
+    return scanned(ScalarFunction((product, moved, sum), (4, 6)), (factor, term), axis, reverse)[1]
 
-    def then(first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
-        return [ops.mul(second[0], first[0]), ops.add(ops.mul(second[0], first[1]), second[1])]
 
-    return RunningCombination(then, (axis, axis)).run((factor, term), reverse)[1]
+def _then(first: Sequence[Value], second: Sequence[Value]) -> list[Value]:
+    """The same of complex numbers, which running combinations as data don't have."""
+    return [ops.mul(second[0], first[0]), ops.add(ops.mul(second[0], first[1]), second[1])]
 
 
 def _cumprod_vjp(node: Node, cotangents: Values) -> tuple[Value | None, ...]:

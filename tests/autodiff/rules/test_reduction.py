@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from loopgrad.autodiff.reverse import vjp_emit
 from loopgrad.graph import ops
-from loopgrad.graph.build import emit
+from loopgrad.graph.build import emit, trace
+from loopgrad.graph.types import TensorType, float64
 
 X = np.array([[0.3, -1.2, 0.9, 2.1], [1.4, 0.2, -0.5, 0.8], [-0.7, 1.9, 0.6, -1.1]])
 
@@ -22,6 +24,13 @@ def test_reduce(derivatives, op, axes):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan(derivatives, op, axis, reverse):
     derivatives.check(lambda x: [ops.sin(emit(op, (x,), {"axis": axis, "reverse": reverse})[0])], [X], order=2)
+
+
+@pytest.mark.parametrize("scan", [ops.cumprod, ops.logcumsumexp])
+def test_running_products_have_derivatives_that_are_one_scan(scan):
+    """Which GPUs have a launch for; by blocks rows of 64 were lanes with 3,600 operations."""
+    graph, _ = trace(lambda x, ct: vjp_emit([scan(x, 1)], [ct], [x]), [TensorType((5, 64), float64)] * 2)
+    assert [node.op for node in graph.nodes].count("associative_scan") == 1
 
 
 @pytest.mark.parametrize("axis", [0, 1])
