@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from loopgrad.graph.expressions import OPAQUE, Expression, expression_of
 from loopgrad.graph.nodes import NODE, Graph, Leaf, Location, Node, Noted, Value
@@ -14,6 +15,7 @@ from loopgrad.runtime.buffers import Buffer
 MOST_STEPS: Final = 8192
 MOST_CAPTURED: Final = 1 << 16  # bytes of an array that a call makes of plain arguments
 LOOKED_AT: Final = 2  # operations before an operand that decide, at most, how one on it is noted
+CAPTURED: Final[WeakSet[Leaf]] = WeakSet()  # by what is known of calls
 _new: Final = object.__new__
 
 
@@ -114,8 +116,9 @@ def _behind(operands: Sequence[Value]) -> set[Value]:
 
 
 def _is_own(value: Value, before: int) -> bool:
-    """Whether a value is a small leaf in the host's memory that the call made, of plain arguments."""
-    if not isinstance(value, TensorLeaf) or value.serial <= before or value.committed:
+    """Whether a value is a small leaf in the host's memory that the call made of plain arguments, or a call before from
+    which it has it."""
+    if not isinstance(value, TensorLeaf) or value.committed or (value.serial <= before and value not in CAPTURED):
         return False
     return type(value.buffer) is Buffer and value.buffer.nbytes <= MOST_CAPTURED
 

@@ -31,7 +31,16 @@ from loopgrad.graph.types import float64
 from loopgrad.lazy.tensor import view_steps
 from loopgrad.lazy.tensor.blamed_arguments import OF_PYTHON, raise_blamed
 from loopgrad.lazy.tensor.call_results import CallResults
-from loopgrad.lazy.tensor.call_steps import NodeStep, NotedStep, Step, noted, step_of, steps_to, with_expressions
+from loopgrad.lazy.tensor.call_steps import (
+    CAPTURED,
+    NodeStep,
+    NotedStep,
+    Step,
+    noted,
+    step_of,
+    steps_to,
+    with_expressions,
+)
 from loopgrad.lazy.tensor.call_words import PLAIN, call_words
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, array_leaf, as_tensor, held, next_serial, wrap
@@ -192,6 +201,7 @@ class Calls:
         if AMBIENT.looks_at_ranges != looks and any(map(_has_open_range, operands)):
             return result, _NOTHING
         recipe = _recipe(result, tensors, operands, self._views, before, loc)
+        CAPTURED.update(recipe.captured)
         if traced:  # what is noted again must be what was traced, which is compiled
             recipe = recipe._replace(traced=bool(recipe.steps))
         elif recipe.steps:
