@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from loopgrad.graph.nodes import CallAttributes, Graph, Value
+from loopgrad.graph.passes import dce, fold
 from loopgrad.graph.passes.calls import without_plain
 from loopgrad.lazy.tensor.walk import walked
 
@@ -29,11 +30,12 @@ CLOSED_CALL: Final = {
 
 
 def called_graph(types: Sequence[Any], note: Callable[[Sequence[Value]], Sequence[Value]]) -> Graph:
-    """The graph of what `note` notes of values of these types, whose numbers stay."""
+    """The graph of what `note` notes of values of these types, whose numbers stay: what is computed of numbers alone,
+    as places and limits are, is computed now."""
     inputs = [Value(type) for type in types]
     results = note(inputs)
     nodes = walked(results).cut(results)[0].nodes
-    return without_plain(Graph(tuple(inputs), nodes, tuple(results)))
+    return dce.run(fold.run(without_plain(Graph(tuple(inputs), nodes, tuple(results)))))
 
 
 def call_attributes(function: Graph) -> CallAttributes:
