@@ -266,6 +266,10 @@ class Assembler(Protocol):
 
     def is_constant(self, value: Val) -> bool: ...
 
+    def apart(self, index: Val) -> tuple[Val, int]:
+        """An i64 and a constant, whose sum the given one is; 0 where compilers find it by themselves."""
+        ...
+
     def inst(self, name: str, type: str, *operands: Val) -> Val:
         """An instruction; float arithmetic may be contracted and reassociated where the target was asked to."""
         ...

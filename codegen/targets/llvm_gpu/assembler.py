@@ -113,6 +113,9 @@ class LlvmAssembler:
     def const(self, type: str, value: float | int | bool) -> Val:
         return Val(literal(type, value), type)
 
+    def apart(self, index: Val) -> tuple[Val, int]:
+        return index, 0
+
     def is_constant(self, value: Val) -> bool:
         return not value.id.startswith("%")
 

@@ -25,6 +25,7 @@ from loopgrad.codegen.targets.spirv.assembly import (
     Words,
 )
 from loopgrad.codegen.targets.spirv.cooperative_matrices import CooperativeMatrices
+from loopgrad.codegen.targets.spirv.distances import MOVED, Distances
 from loopgrad.codegen.targets.spirv.factors import NOTED, Factors
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.fragments import FragmentUnits
@@ -91,7 +92,7 @@ class SpirvAssembler(Words):
         self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
         self._unknown: dict[str, Val] = {}  # zeros that the driver's compiler doesn't know to be zeros
         self._zeros: dict[str, Val] = {}  # the same, where all that it may reason about is hidden by them
-        self._factors = Factors()
+        self._factors, self._distances = Factors(), Distances(self.constants)
         self._units = FragmentUnits(self) if matrices and features.fragments else None
 
     def exact(self, name: str, type: str, *operands: Val) -> Val:
@@ -114,7 +115,10 @@ class SpirvAssembler(Words):
             made = super().inst(name, type, *operands)
             if name in NOTED:
                 self._factors.note(name, made.id, [v.id for v in operands])
-            return self._hidden(made) if type in self._zeros and name in REASONED_ABOUT else made
+            hidden = self._hidden(made) if type in self._zeros and name in REASONED_ABOUT else made
+            if type == "i64" and name in MOVED:
+                self._distances.note(name, hidden.id, *[v.id for v in operands])
+            return hidden
         (x,) = operands
         if type == "i32" and x.id in self._widened:
             return self._widened[x.id]
@@ -152,6 +156,9 @@ class SpirvAssembler(Words):
 
     def is_constant(self, value: Val) -> bool:
         return value.id in self.constants
+
+    def apart(self, index: Val) -> tuple[Val, int]:
+        return self._distances.apart(self, index)
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:
         """lavapipe rounds the f64 1.5 to 1 and 2**51 + 0.5 to a fraction on processors without AVX-512. What Fma adds
@@ -476,22 +483,9 @@ class SpirvAssembler(Words):
         if self._guards is not None:
             shape = self.array("i32", self._guard_count)
             self.locals += self.encode("Variable", self.pointer(FUNCTION, shape), self._guards, FUNCTION)
-        self._float_modes()
+        for capability, width in self.features.float_modes(self.capabilities):
+            self.capabilities[capability] = None
+            self.modes += self.encode("ExecutionMode", self._main, FLOAT_MODES[capability], width)
         for capability in self.capabilities:
             self.features.require(capability, self.name)
         return self.words(self._main, self._first, self.group)
-
-    def _float_modes(self) -> None:
-        """Ask for IEEE behaviour in every width that the device offers it for."""
-        f = self.features
-        offered = {
-            "DenormPreserve": f.denormals,
-            "SignedZeroInfNanPreserve": f.specials,
-            "RoundingModeRTE": f.nearest,
-        }
-        used = {16: "Float16", 64: "Float64"}
-        for capability, widths in offered.items():
-            for width in widths:
-                if width == 32 or used.get(width) in self.capabilities:
-                    self.capabilities[capability] = None
-                    self.modes += self.encode("ExecutionMode", self._main, FLOAT_MODES[capability], width)

@@ -7,6 +7,7 @@ that names the feature.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
@@ -123,6 +124,21 @@ class Features:
 
     def order_of(self, type: str) -> FragmentOrder:
         return next(order for order in self.fragments if order.type == type)
+
+    def float_modes(self, capabilities: Container[str]) -> list[tuple[str, int]]:
+        """What to ask for so that floats behave as IEEE says, in every width that is used and offers it."""
+        offered = {
+            "DenormPreserve": self.denormals,
+            "SignedZeroInfNanPreserve": self.specials,
+            "RoundingModeRTE": self.nearest,
+        }
+        used = {16: "Float16", 64: "Float64"}
+        return [
+            (mode, width)
+            for mode, widths in offered.items()
+            for width in widths
+            if width == 32 or used.get(width) in capabilities
+        ]
 
     def require(self, capability: str, kernel: str) -> None:
         """LoopgradError where the device lacks what the capability stands for."""

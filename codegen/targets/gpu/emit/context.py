@@ -305,7 +305,18 @@ class Emitter(Instructions):
         if index in self.ahead:
             near, distance = self.ahead[index]
             return self.offset(self.element(param, near, base), distance * size)
+        near, distance = self.b.apart(index)
+        if distance and (described.size + abs(distance)) * size < 1 << 31:
+            known = (base, near, size)
+            (place,) = self.once(
+                known, lambda: (self.offset(base, self.resize(self._short_offset(near, size), "i64")),)
+            )
+            return self.offset(place, distance * size)
+        return self.offset(base, self.resize(self._short_offset(index, size), "i64", signed=False))
+
+    def _short_offset(self, index: Val, size: int) -> Val:
+        """Bytes to that element, in 32 bits."""
         offset = self.resize(index, "i32")
-        if size > 1:
-            offset = self.b.inst("ShiftLeftLogical", "i32", offset, self.b.const("i32", size.bit_length() - 1))
-        return self.offset(base, self.resize(offset, "i64", signed=False))
+        if size == 1:
+            return offset
+        return self.b.inst("ShiftLeftLogical", "i32", offset, self.b.const("i32", size.bit_length() - 1))
