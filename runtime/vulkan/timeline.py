@@ -31,7 +31,9 @@ SLICE_NANOSECONDS: Final = 50_000_000  # between looks at Python's signals
 MOST_PENDING: Final = 64  # submissions; with more the host waits, or a loop of calls would run ahead without end
 MOST_TOGETHER: Final = 8  # submissions that are given to the driver at once
 MOST_IN_BURST: Final = 4  # as many while the device has little to do
-BURST_NANOSECONDS: Final = 30_000  # within which a submission comes right after another
+# within which a submission comes right after another: calls with 20 us of other work between them take 33 us each on an
+# H100, and 36 where that is 30 us; a slow host takes as long for a call alone
+BURST_NANOSECONDS: Final = 100_000
 ENOUGH: Final = 2  # batches under way, with which the device has enough to do
 PATIENCE_SECONDS: Final = 0.001  # until what waits for company is sent anyway
 # Before a wait blocks, since being woken takes 40 us on an H200: a loop that takes 800 us there took 1,000 with 100 us
