@@ -104,14 +104,13 @@ def _through(outer: Shift, inner: Shift) -> Shift:
 
 def _own_shifts(node: Node, operand: int) -> Shifts | None:
     """By dims: the place of what is read of an operand, from the place of the result; None where that isn't all."""
-    shape = node.results[0].shape
     match node.op:
         case "slice":
-            steps = zip(node.attrs["step"], node.attrs["start"], strict=True)
+            steps = zip(node.results[0].shape, node.attrs["step"], node.attrs["start"], strict=True)
             # an only element is at its start, wherever the reader is
-            return {d: (step if shape[d] != 1 else 0, start) for d, (step, start) in enumerate(steps)}
+            return {d: (step if extent != 1 else 0, start) for d, (extent, step, start) in enumerate(steps)}
         case "flip":
-            return {d: (-1, shape[d] - 1) for d in node.attrs["axes"]}
+            return {d: (-1, node.operands[0].shape[d] - 1) for d in node.attrs["axes"]}
         case "concat":
             axis = node.attrs["axis"]
             before = [v.shape[axis] for i, v in enumerate(node.operands) if i < operand]

@@ -15,8 +15,7 @@ ALONE, BESIDE = frozenset({IN_COLUMNS}), frozenset({IN_COLUMNS, NEEDED})
     ("op", "shape", "library", "wanted"),
     [
         ("cholesky", (17, 16, 16), BESIDE, 1),
-        ("cholesky", (16, 16, 16), BESIDE, 0),
-        ("cholesky", (16, 16, 16), ALONE, 1),  # one lane for each were the only other way
+        ("cholesky", (16, 16, 16), BESIDE, 1),  # one launch, where a library takes several for each
         ("cholesky", (16, 16), ALONE, 1),
         ("cholesky", (8, 8), ALONE, 0),
         ("cholesky", (40, 40), ALONE, 2),  # of halves, and a lane has the last eight columns
@@ -24,7 +23,8 @@ ALONE, BESIDE = frozenset({IN_COLUMNS}), frozenset({IN_COLUMNS, NEEDED})
         ("qr", (17, 32, 4), ALONE, 0),  # a lane has so few columns in registers
         ("qr", (33, 4), ALONE, 0),
         ("lu", (16, 16), ALONE, 1),
-        ("lu", (17, 17), ALONE, 0),
+        ("lu", (17, 17), ALONE, 1),
+        ("lu", (17, 17, 17), ALONE, 0),  # one invocation looks for all pivots of each
         ("lu", (16, 16), frozenset[str](), 0),
     ],
 )
