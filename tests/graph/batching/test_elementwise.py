@@ -14,6 +14,8 @@ from loopgrad.graph.types import TensorType, float32, float64, int64
 def arrays(kinds, rng, *shapes):
     if "f" in kinds:
         return [rng.uniform(1.1, 1.9, s) for s in shapes]
+    if kinds == "u":
+        return [rng.integers(1, 6, s, np.uint32) for s in shapes]
     return [rng.integers(1, 6, s) if "i" in kinds else rng.random(s) < 0.5 for s in shapes]
 
 
