@@ -315,6 +315,19 @@ def test_long_rows_reduce_across_lanes_and_columns_along_them(check, rng):
     assert "for" in opcodes(along)
 
 
+@pytest.mark.parametrize(("rows", "lanes"), [(1 << 17, 1 << 17), (1 << 10, 1 << 16)])
+def test_rows_that_are_not_in_memory_are_made_by_a_lane_each_if_there_are_many(rows, lanes):
+    """Whether each of some numbers is among 64 others: nothing is read that lanes of a workgroup would share."""
+    shape = (rows, 64)
+
+    def among(x, y):
+        return [ops.reduce_or(ops.eq(ops.broadcast(x, shape, (0,)), ops.broadcast(y, shape, (1,))), (1,))]
+
+    graph, _ = trace(among, [TensorType((rows,), int32), TensorType((64,), int32)])
+    (kernel,) = schedule(graph, DEFAULT_OPTIONS).kernels
+    assert np.prod(kernel.domain) == lanes
+
+
 def test_products_call_the_library_with_transpositions_folded(check, rng):
     def product(a, b):
         return [ops.matmul(ops.transpose(a, (1, 0)), b)]

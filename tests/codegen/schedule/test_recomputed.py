@@ -125,3 +125,10 @@ def test_of_what_is_made_of_each_other_one_is_stored():
     x = np.random.default_rng(0).normal(size=(128, 3)).astype(np.float32)
     for got, want in zip(interpret_program(program, [x]), interpret(graph, [x]), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize(("n", "by_lanes"), [(1024, False), (2048, True)])
+def test_very_many_short_rows_of_differences_are_added_up_by_lanes(n, by_lanes):
+    graph, _ = trace(pairs, [TensorType((n, 8), float32)])
+    domains = [np.prod(kernel.domain) for kernel in schedule(graph, DEFAULT_OPTIONS).kernels]
+    assert (8 * n * n in domains) != by_lanes
