@@ -107,13 +107,19 @@ def _of_positions(partition: Partition, costs: dict[Value, float]) -> set[Value]
 
 def _is_part(partition: Partition, value: Value) -> bool:
     """Whether it is one element of what is in memory: read there, it costs what it would where it is stored. So do
-    pieces of rows for GPUs."""
+    pieces of rows for GPUs, and numbers that are fewer bytes there."""
     found = value
-    while found.node is not None and found.node.op in PICKING and found not in partition.must_store:
+    while found.node is not None and found not in partition.must_store:
+        if found.node.op not in PICKING and (partition.in_order or not _widens(found.node)):
+            break
         if prod(value.shape) != 1 and (partition.in_order or not _in_rows(found.node)):
             return False
         found = found.node.operands[0]
     return found.node is None or found in partition.must_store
+
+
+def _widens(node: Node) -> bool:
+    return node.op == "cast" and node.operands[0].dtype.bits <= node.results[0].dtype.bits
 
 
 def _in_rows(node: Node) -> bool:

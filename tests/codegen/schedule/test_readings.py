@@ -10,7 +10,7 @@ from loopgrad.codegen.schedule.schedule import schedule
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.types import TensorType, float64
+from loopgrad.graph.types import TensorType, float64, int32, int64
 from tests.codegen.schedule.test_fusion import opcodes
 
 ROWS, LENGTH = 40, 64
@@ -74,6 +74,20 @@ def test_places_are_followed_through_rows_and_dims_of_one_element():
     assert element != row
     assert places.rows[element] == row
     assert places.moved(flipped, 0, places.moved(flipped, 0, row)) == row
+
+
+def test_narrower_numbers_are_read_where_they_are():
+    """A histogram of rows, whose bins are numbers of 64 bits."""
+    shape = (64, 32, 128)
+
+    def counts(x):
+        bins = ops.broadcast(ops.iota(TensorType((32,), int64), 0), shape, (1,))
+        wide = ops.broadcast(ops.cast(x, int64), shape, (0, 2))
+        return [ops.reduce_sum(ops.cast(ops.eq(wide, bins), int32), (2,))]
+
+    graph, _ = trace(counts, [TensorType((64, 128), int32)])
+    (kernel,) = schedule(graph, DEFAULT_OPTIONS).kernels
+    assert [p.size for p in kernel.params if p.access == "write"] == [64 * 32]
 
 
 def test_few_narrow_factors_leave_one_value_to_store():
