@@ -15,6 +15,8 @@ def cast_array(x: Array, dtype: DType) -> Array:
     """`cast` on an array."""
     if dtype.kind == "b":
         return np.asarray(x != 0)
+    if x.dtype.kind in "biu" and dtype is not bfloat16 and dtype.bits > 16:  # which can't overflow
+        return x.astype(dtype.np)
     if not (dtype.is_integer and x.dtype.kind not in "biu"):
         with np.errstate(all="ignore"):
             return (_bfloat16_source(x) if dtype is bfloat16 else x).astype(dtype.np)
