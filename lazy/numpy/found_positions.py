@@ -217,7 +217,7 @@ def _in_range(op: str, given: ArrayLike, places: Value, count: int) -> Value:
         if known.size and not (known.min() >= 0 and known.max() < count):
             fix = "check them, or the shape"
             raise ValueError(explained(op, f"positions from 0 to {count - 1}", given, fix))
-        return places
+        return cast_value(places, int64)
     wide = cast_value(places, int64)
     inside = ops.select(ops.lt(wide, 0), ops.add(wide, count), wide)
     return ops.min(ops.max(inside, 0), max(count - 1, 0))

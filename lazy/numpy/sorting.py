@@ -28,7 +28,7 @@ from loopgrad.lazy.numpy.movement import flip, ravel
 from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.numpy.taking import take, take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, constant, copied, wrap
-from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis
+from loopgrad.lazy.tensor.operands import meet_arrays, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def top_k(x: ArrayLike, /, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """
     t = as_tensor(x)
     d = normal_axis("top_k", axis, len(t._value.shape))
-    count = t._value.shape[d]
+    count, k = t._value.shape[d], whole_number("top_k", "a number of elements", k)
     if not 0 <= k <= count:
         raise ValueError(explained("top_k", f"0 to {count} elements", str(k), "choose a smaller k, or another axis"))
     order = wrap(ops.top_positions(t._value, k, d))

@@ -13,6 +13,7 @@ ONE, TWO, ZERO = np.int64(1), np.int32(2), np.int8(0)
 M = np.arange(6.0).reshape(2, 3)
 SYSTEM = np.array([[0.0, 2.0], [4.0, 1.0]])
 ROW = lg.asarray(M[None, :1])
+BYTES = np.array([3, 200], np.uint8)
 WINDOW = lg.ones((1, 1, 2))
 
 ALIKE: dict[str, tuple[Any, Any]] = {
@@ -34,6 +35,8 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "groups by a tensor": (lambda: lg.conv(ROW, WINDOW, groups=lg.asarray(1)), lambda: lg.conv(ROW, WINDOW)),
     "a bool of groups": (lambda: lg.conv(ROW, WINDOW, groups=True), lambda: lg.conv(ROW, WINDOW)),
     "a size that is a tensor": (lambda: lg.argwhere(M, size=lg.asarray(2)), lambda: lg.argwhere(M, size=2)),
+    "top_k": (lambda: lg.top_k([1.0, 3.0], np.array(1))[0], lambda: lg.top_k([1.0, 3.0], 1)[0]),
+    "unravel_index": (lambda: lg.unravel_index(BYTES, (2, 300))[1], lambda: lg.unravel_index([3, 200], (2, 300))[1]),
     "static_argnums": (lambda: lg.compile(lg.multiply, static_argnums=ONE)(lg.ones(2), 3.0), lambda: lg.ones(2) * 3.0),
     "vmap": (lambda: lg.vmap(lg.sum, in_axes=ONE)(M), lambda: lg.sum(lg.asarray(M), axis=0)),
     "shard": (lambda: lg.gather_all(lg.shard(lg.arange, TWO, lg.mesh())), lambda: lg.arange(2)),
