@@ -17,6 +17,7 @@ from loopgrad.codegen.targets.spirv.assembly import Words
 
 MOVED: Final = frozenset({"IAdd", "IMul"})  # what is noted, of i64
 MOST: Final = 4  # terms of what an integer is made of
+FARTHEST: Final = 1 << 48  # larger numbers are no addresses: those of repeated squares have twice the digits each time
 
 
 class Terms(NamedTuple):
@@ -48,14 +49,15 @@ class Distances:
                 left, right = right, left
             if right.factors or not left.distance:
                 return
-            factors = {term: factor * right.distance for term, factor in left.factors.items()}
-            self._known[made] = Terms(factors, left.distance * right.distance)
+            self._enter(made, {t: n * right.distance for t, n in left.factors.items()}, left.distance * right.distance)
             return
         factors = dict(left.factors)
         for term, factor in right.factors.items():
             factors[term] = factors.get(term, 0) + factor
-        distance = left.distance + right.distance
-        if distance and len(factors) <= MOST:
+        self._enter(made, factors, left.distance + right.distance)
+
+    def _enter(self, made: int, factors: Mapping[int, int], distance: int) -> None:
+        if distance and len(factors) <= MOST and all(abs(n) <= FARTHEST for n in (distance, *factors.values())):
             self._known[made] = Terms(factors, distance)
 
     def apart(self, b: Words, index: Val) -> tuple[Val, int]:

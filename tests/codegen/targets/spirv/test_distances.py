@@ -30,6 +30,14 @@ def test_constants_are_taken_out_of_sums_and_products(b):
     assert b.apart(b.const("i64", 5)) == (b.const("i64", 5), 0)
 
 
+def test_powers_are_no_addresses(b):
+    """Of a constant: each square has twice the digits, and the last of a few dozen would never be made."""
+    power = made(b, "IAdd", b.const("i64", 3), 4)
+    for _ in range(60):
+        power = made(b, "IMul", power, power)
+    assert b.apart(power) == (power, 0)
+
+
 def test_what_blocks_made_is_made_again_in_others(b):
     i, j = (b.inst("UConvert", "i64", b.inst("IAdd", "i32", b.local_id(), b.group_id())) for _ in range(2))
     index = made(b, "IAdd", made(b, "IAdd", i, 1), j)
