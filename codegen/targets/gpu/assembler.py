@@ -348,7 +348,7 @@ class Assembler(Protocol):
         ...
 
     def extended(self, name: str, type: str, *operands: Val) -> Val:
-        """One of EXTENDED; Sqrt is rounded to nearest."""
+        """One of EXTENDED; Sqrt is rounded to nearest, on Vulkan only where the driver does so."""
         ...
 
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
