@@ -204,8 +204,19 @@ def _over(t: Value, y: Value) -> Value:
     shared = y.node is not None and y.node.op == "broadcast" and y.dtype.kind == "f" and y.dtype.bits >= 32
     if y.node is None or not shared or _constant(y) is not None or prod(y.node.operands[0].shape) == prod(y.shape):
         return ops.div(t, y)
-    inverse = ops.div(1, y.node.operands[0])
-    return ops.mul(t, ops.broadcast(inverse, y.shape, y.node.attrs["dims"]))
+    for factor in _inverse(y.node.operands[0]):
+        t = ops.mul(t, ops.broadcast(factor, y.shape, y.node.attrs["dims"]))
+    return t
+
+
+def _inverse(y: Value) -> tuple[Value, Value]:
+    """Of two factors: the inverse of a subnormal number is beyond the range, that of the largest ones is subnormal, so
+    both are brought nearer to 1 first, by a power of two."""
+    smallest = -126 if y.dtype.bits == 32 else -1022
+    nearer, size = 2.0 ** (-smallest // 2), ops.abs(y)
+    far = ops.select(ops.gt(size, 2.0**-smallest), 1 / nearer, ops.ones_like(y))
+    scale = ops.stop_gradient(ops.select(ops.lt(size, 2.0**smallest), nearer, far))
+    return ops.div(1, ops.mul(y, scale)), scale
 
 
 def _divisor(t: Value, node: Node) -> Value:

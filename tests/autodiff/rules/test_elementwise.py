@@ -197,3 +197,18 @@ def test_divisors_of_halves_whose_inverse_is_beyond_their_range(derivatives):
     x, y = np.ones((2, 3), np.float16), np.array([6e-7, 2.0], np.float16)
     slope, _ = derivatives.gradients(over_rows, [x, y])
     np.testing.assert_allclose(slope[:, 0], np.float16(1e-4) / y, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_divisors_whose_inverse_is_no_normal_number(derivatives, dtype):
+    """A subnormal one's inverse is infinite though the derivative is finite, one of the largest loses bits."""
+    limits = np.finfo(dtype)
+    y = np.array([limits.smallest_subnormal * 24, -limits.tiny / 8, limits.max, 2.0, np.inf, 0.0], dtype)
+    scales = np.array([limits.tiny, limits.tiny, 1e30, 1e-4, 1, 1], dtype)
+
+    def over(x, y, z):
+        return [ops.mul(ops.div(x, ops.broadcast(y, x.shape, (0,))), ops.broadcast(z, x.shape, (0,)))]
+
+    slope, *_ = derivatives.gradients(over, [np.ones((6, 3), dtype), y, scales])
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(slope[:, 0], scales / y, rtol=4 * limits.eps)
