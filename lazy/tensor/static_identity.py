@@ -98,6 +98,11 @@ def _described(x: object) -> str:
 
 def identity(x: Any) -> Hashable:
     """What a static argument contributes to the key of its program; RefusedError where it can't be compared."""
+    return _identity(x, set())
+
+
+def _identity(x: Any, seen: set[FunctionType]) -> Hashable:
+    """As `identity`, in functions that were `seen`: what they close over may hold them again."""
     cls = type(x)
     if cls in _BY_VALUE:
         return cls, x
@@ -108,29 +113,29 @@ def identity(x: Any) -> Hashable:
     if cls in STATIC_CLASSES:
         return cls, x
     if cls in _CONTAINERS or (issubclass(cls, tuple) and hasattr(cls, "_fields")):
-        return cls, tuple([identity(item) for item in x])
+        return cls, tuple([_identity(item, seen) for item in x])
     if cls in _MAPPINGS:
-        return cls, tuple([(identity(k), identity(v)) for k, v in x.items()])
+        return cls, tuple([(_identity(k, seen), _identity(v, seen)) for k, v in x.items()])
     if cls in (set, frozenset):
-        return cls, frozenset([identity(item) for item in x])
-    return _identity_of_object(x, cls)
+        return cls, frozenset([_identity(item, seen) for item in x])
+    return _identity_of_object(x, cls, seen)
 
 
-def _identity_of_object(x: Any, cls: type) -> Hashable:
+def _identity_of_object(x: Any, cls: type, seen: set[FunctionType]) -> Hashable:
     if isinstance(x, FunctionType):
-        return _function_identity(x, set())
+        return _function_identity(x, seen)
     if isinstance(x, Standing):
-        return cls, _Same(x), identity(x._fun)
+        return cls, _Same(x), _identity(x._fun, seen)
     if isinstance(x, MethodType | BoundStanding):
-        return cls, identity(x.__func__), _bound(x)
+        return cls, _identity(x.__func__, seen), _bound(x)
     if isinstance(x, BuiltinFunctionType) and not (x.__self__ is None or isinstance(x.__self__, type | ModuleType)):
         raise RefusedError(x, "pass a function that isn't bound to an object that may change")
     if isinstance(x, (*_BY_IDENTITY, BuiltinFunctionType, Enum)):
         return cls, _Same(x)
     if isinstance(x, functools.partial):
-        return cls, identity(x.func), identity(x.args), identity(x.keywords)
+        return cls, _identity(x.func, seen), _identity(x.args, seen), _identity(x.keywords, seen)
     if isinstance(x, slice):
-        return cls, identity((x.start, x.stop, x.step))
+        return cls, _identity((x.start, x.stop, x.step), seen)
     if isinstance(x, np.dtype):
         return cls, x
     if isinstance(x, np.generic) and not isinstance(x, np.object_):
@@ -138,7 +143,7 @@ def _identity_of_object(x: Any, cls: type) -> Hashable:
     if isinstance(x, TensorCore) or hasattr(x, "__array__"):
         raise RefusedError(x, "pass it as an ordinary argument, which is an input")
     if (fields := fields_of(cls)) is not None:
-        return cls, tuple([(name, identity(getattr(x, name, None))) for name in fields])
+        return cls, tuple([(name, _identity(getattr(x, name, None), seen)) for name in fields])
     raise RefusedError(x)
 
 
@@ -169,6 +174,6 @@ def _cell_identity(cell: CellType, seen: set[FunctionType]) -> Hashable:
     if isinstance(content, TensorCore):
         return TensorCore, _Same(content)
     try:
-        return identity(content)
+        return _identity(content, seen)
     except (RefusedError, RecursionError):  # it may hold the function again
         return _Same(content)

@@ -57,6 +57,7 @@ from loopgrad.lazy.transforms.static_arguments import (
     fixed_identities,
     is_static,
     static_identities,
+    text_of,
     with_static,
 )
 from loopgrad.lazy.transforms.transformed import where_found
@@ -337,7 +338,7 @@ class Compiled(Standing):
             return "the structure of the arguments changed"
         pairs = [(f"static argument {a[0]}", a[1], b[1]) for a, b in zip(old[2], key[2], strict=True)]
         pairs += [(f"input {i}", a, b) for i, (a, b) in enumerate(zip(old[3:], key[3:], strict=True))]
-        return "; ".join([f"{name}: {_text(a)} -> {_text(b)}" for name, a, b in pairs if a != b])
+        return "; ".join([f"{name}: {text_of(a)} -> {text_of(b)}" for name, a, b in pairs if a != b])
 
     # ---- looking inside
 
@@ -441,12 +442,6 @@ class Compiled(Standing):
             self._last = self._latest = None
         for key in [key for key, other in list(self._versions.items()) if other is version]:
             self._versions.pop(key, None)
-
-
-def _text(kind: Any) -> str:
-    if isinstance(kind, tuple) and kind and isinstance(kind[0], type):  # a static argument
-        return " ".join(map(str, kind[1:]))
-    return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 @overload

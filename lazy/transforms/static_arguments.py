@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from reprlib import Repr
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -28,6 +29,10 @@ from loopgrad.lazy.tensor.trees import (
 PUBLIC: Final = "register_pytree register_static"
 Class = TypeVar("Class", bound=type)
 Names = frozenset[str]
+
+_SHOWN: Final = Repr()  # not what is nested without end, as far as Python's own text of it goes
+_SHOWN.maxtuple = _SHOWN.maxfrozenset = 32
+_SHOWN.maxstring = _SHOWN.maxother = 256
 
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -132,6 +137,13 @@ def static_identities(static: dict[int | str, Any]) -> tuple[Hashable, ...]:
         except RefusedError as refused:
             raise refused.explained(x, f"argument {name}") from None
     return tuple(found)
+
+
+def text_of(kind: Any) -> str:
+    """What a key says of an argument, a static one or an input, for people."""
+    if isinstance(kind, tuple) and kind and isinstance(kind[0], type):  # a static argument
+        return " ".join([part if isinstance(part, str) else _SHOWN.repr(part) for part in kind[1:]])
+    return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 # ---- which parameters are static

@@ -203,8 +203,20 @@ def test_functions_are_compared_with_what_they_close_over(device: str) -> None:
     def endless(x: Any, depth: int = 0) -> Any:
         return x if depth > 2 else links[0](x + 1, depth + 1)
 
-    links = [endless]
+    links: list[Any] = [endless]
     check(apply(X, endless), X + 3)
+    links.append(links)  # what holds the function twice, and itself, is looked through once
+    check(apply(X, endless), X + 3)
+
+
+def test_what_explains_a_version_is_as_short_as_its_arguments_are_deep(device: str) -> None:
+    apply = lg.compile(lambda x, nested: x * len(nested), static_argnums=1)
+    deep: Any = [2]
+    for _ in range(150):
+        deep = [deep]
+    check(apply(X, [1]), X)
+    check(apply(X, deep), X)
+    assert len(apply.explain()) < 1000
 
 
 def test_keys_of_dicts_that_are_equal(device: str) -> None:
