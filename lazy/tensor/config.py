@@ -62,7 +62,7 @@ def set_default_dtype(dtype: DType) -> None:
     >>> lg.set_default_dtype(lg.float64)
     """
     if not isinstance(dtype, DType) or not dtype.is_float:
-        raise DTypeError(explained("set_default_dtype", "a float dtype such as lg.float32", dtype, "pass one"))
+        raise DTypeError(explained("set_default_dtype", "a float dtype such as lg.float32", repr(dtype), "pass one"))
     _current.set(replace(_current.get(), dtype=dtype))
 
 

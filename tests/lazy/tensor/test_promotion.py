@@ -45,6 +45,8 @@ def test_default_dtype_applies_to_python_floats_and_division() -> None:
         lg.set_default_dtype(lg.float64)
     with pytest.raises(lg.DTypeError, match="float dtype"):
         lg.set_default_dtype(lg.int32)
+    with pytest.raises(lg.DTypeError, match="got 'float32'"):
+        lg.set_default_dtype("float32")  # type: ignore[arg-type]
 
 
 def test_int_out_of_the_dtype_s_range() -> None:
