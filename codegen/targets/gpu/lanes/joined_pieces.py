@@ -66,22 +66,34 @@ class LaunchesTogether(ABC):
             return self.program
         return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
 
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        inner = [with_blocks(step, self.block) for step in steps]
+        if not self.any_may_join(inner):
+            return tuple(inner)
+        done: list[Step] = []
+        for step in with_versions(inner, self.kernels, self.slots, self.uses):
+            if isinstance(step, LaunchStep):
+                self.add(done, step)
+            else:
+                done.append(step)
+        return tuple(done)
+
+    def any_may_join(self, steps: Sequence[Step]) -> bool:
+        """Whether it is worth a closer look."""
+        return True
+
     @abstractmethod
-    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]: ...
+    def add(self, done: list[Step], step: LaunchStep) -> None:
+        """Adds a launch to these steps, as one with one of them where that can be."""
 
 
 class PieceJoiner(LaunchesTogether):
-    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        inner = [with_blocks(step, self.block) for step in steps]
-        done: list[Step] = []
-        for step in with_versions(inner, self.kernels, self.slots, self.uses):
-            before, joined = done[-1] if done else None, None
-            if isinstance(step, LaunchStep) and isinstance(before, LaunchStep):
-                joined = self.joined(before, step)
-            if joined is not None:
-                done.pop()
-            done.append(joined or step)
-        return tuple(done)
+    def add(self, done: list[Step], step: LaunchStep) -> None:
+        before = done[-1] if done else None
+        joined = self.joined(before, step) if isinstance(before, LaunchStep) else None
+        if joined is not None:
+            done.pop()
+        done.append(joined or step)
 
     def joined(self, first: LaunchStep, second: LaunchStep) -> LaunchStep | None:
         a, b = self.kernels[first.kernel], self.kernels[second.kernel]

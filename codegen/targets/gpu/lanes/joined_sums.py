@@ -17,10 +17,9 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.passes import cse, dce, optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import changed_by, named, with_blocks
+from loopgrad.codegen.steps import changed_by, named
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import LaunchesTogether, plain_lanes
-from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 
 LARGE: Final = 1 << 16  # elements of an array that two launches had better read once
 HEAVIEST: Final = 400  # both together
@@ -33,24 +32,18 @@ def with_joined_sums(program: Program) -> Program:
 
 
 class _SumJoiner(LaunchesTogether):
-    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        inner = [with_blocks(step, self.block) for step in steps]
-        if not any(isinstance(step, LaunchStep) and _sums(self.kernels[step.kernel]) for step in inner):
-            return tuple(inner)
-        done: list[Step] = []
-        for step in with_versions(inner, self.kernels, self.slots, self.uses):
-            done[:] = self.after(done, step) if isinstance(step, LaunchStep) else [*done, step]
-        return tuple(done)
+    def any_may_join(self, steps: Sequence[Step]) -> bool:
+        return any(isinstance(step, LaunchStep) and _sums(self.kernels[step.kernel]) for step in steps)
 
-    def after(self, done: Sequence[Step], step: LaunchStep) -> list[Step]:
-        """These steps and this one, together with one of them where that can be."""
+    def add(self, done: list[Step], step: LaunchStep) -> None:
         if _sums(self.kernels[step.kernel]) and not step.initials:
             for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1):
                 before = done[place]
                 made = self.together(before, done[place + 1 :], step) if isinstance(before, LaunchStep) else None
                 if made is not None:
-                    return [*done[:place], *made]
-        return [*done, step]
+                    done[place:] = made
+                    return
+        done.append(step)
 
     def together(self, first: LaunchStep, between: Sequence[Step], second: LaunchStep) -> list[Step] | None:
         """The steps from the first launch to the second, these as one; None where they can't be."""

@@ -16,10 +16,9 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Kernel, walk
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import changed_by, named, with_blocks
+from loopgrad.codegen.steps import changed_by, named
 from loopgrad.codegen.targets.gpu.lanes.analysis import at_random, straight, weight
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import MOST_WEIGHT, PieceCut, PieceJoiner, plain_lanes
-from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.codegen.targets.gpu.lanes.table_parts import PART
 
 LIMB: Final = 8  # bytes of a first one
@@ -32,24 +31,17 @@ def with_joined_tables(program: Program) -> Program:
 
 
 class _TableJoiner(PieceJoiner):
-    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        inner = [with_blocks(step, self.block) for step in steps]
-        done: list[Step] = []
-        for step in with_versions(inner, self.kernels, self.slots, self.uses):
-            done[:] = self.after(done, step) if isinstance(step, LaunchStep) else [*done, step]
-        return tuple(done)
-
-    def after(self, done: Sequence[Step], step: LaunchStep) -> list[Step]:
-        """These steps and this one, with which an earlier one that adds to its table is put off."""
-        if not self.accesses(step)[2]:
-            return [*done, step]
-        for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1):
+    def add(self, done: list[Step], step: LaunchStep) -> None:
+        """An earlier one that adds to its table is put off."""
+        adds = self.accesses(step)[2]
+        for place in range(len(done) - 1, max(len(done) - MOST_PASSED, 0) - 1, -1) if adds else ():
             before, between = done[place], done[place + 1 :]
             if isinstance(before, LaunchStep) and self.may_follow(before, between):
                 joined = self.joined(before, step)
                 if joined is not None:
-                    return [*done[:place], *between, joined]
-        return [*done, step]
+                    done[place:] = [*between, joined]
+                    return
+        done.append(step)
 
     def may_follow(self, step: LaunchStep, others: Sequence[Step]) -> bool:
         """Whether it does the same after these, and they before it."""
