@@ -26,7 +26,7 @@ from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import WORD
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
-from loopgrad.codegen.targets.gpu.support.support_kernels import Body
+from loopgrad.codegen.targets.gpu.support.support_kernels import Body, fill_kernel
 from loopgrad.graph.types import DTYPES, DType, int32, int64, sum_dtype
 
 CHUNKS: Final = (32, 16, 8)  # rows of one
@@ -386,12 +386,6 @@ class _ChunkWalk:
         self.e.when(some, lambda: self.e.one_of(opened, leave, write))
 
 
-def _zeros(dtype: DType, size: int) -> Kernel:
-    lane, body = KValue(int64), Body()
-    body.store(0, lane, body.const(0.0, dtype))
-    return Kernel("zeros", (size,), (BufferParam(dtype, size, "write"),), Block((lane,), body.ops))
-
-
 def _copied(dtype: DType, size: int) -> Kernel:
     lane, body = KValue(int64), Body()
     body.store(1, lane, body.one("load", dtype, lane, param=0))
@@ -411,8 +405,8 @@ def _make(routine: Routine) -> None:
     assert isinstance(rank, int)
     count, width = prod(shape[:rank]), prod(shape[rank:])
     rows = segments.type.size
-    begin = _copied if start else _zeros
-    routine.by_lanes(begin(wide, count * width), count * width, *start, result)
+    size = count * width
+    routine.by_lanes(_copied(wide, size) if start else fill_kernel(wide, 0.0, size), size, *start, result)
     onto = bool(start)
     chunks = SegmentChunks(values.type.dtype.name, rows, width, count, _chunk(rows * width), onto)
     counts = [chunks.chunks]

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue
 from loopgrad.codegen.scalar.ordered_bits import ordered, unordered
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter
@@ -25,7 +24,8 @@ from loopgrad.codegen.targets.gpu.routines.elements import Elements, held_type
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode, GroupSums
 from loopgrad.codegen.targets.gpu.routines.radix_sort import DIGITS, WIDTH, TileOfRow, Tiling, row_and_inner
 from loopgrad.codegen.targets.gpu.routines.routine import Provider, Routine
-from loopgrad.graph.types import int32, int64, uint32, uint64
+from loopgrad.codegen.targets.gpu.support.support_kernels import fill_kernel
+from loopgrad.graph.types import int32, uint32, uint64
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def _make(routine: Routine) -> None:
     cells = t.rows * len(places)
     totals, ranks = routine.scratch(cells * DIGITS, int32), routine.scratch(cells, int32)
     above = routine.scratch(cells, uint64 if held_type(dtype) == "i64" else uint32)
-    routine.by_lanes(_zeros(cells * DIGITS), cells * DIGITS, totals)
+    routine.by_lanes(fill_kernel(int32, 0, cells * DIGITS), cells * DIGITS, totals)
     for shift in range(dtype.bits - WIDTH, -1, -WIDTH):
         first = shift == dtype.bits - WIDTH
         count = CountDigits(t, len(places), shift, first)
@@ -217,12 +217,6 @@ def _make(routine: Routine) -> None:
         find = FindDigits(dtype.name, t.length, places, shift, first)
         results = routine.outputs if not shift else ()
         routine.by_groups("select_find", find, t.rows, totals, above, ranks, *results)
-
-
-def _zeros(lanes: int) -> Kernel:
-    lane, zero = KValue(int64), KOp("const", (), (int32,), {"value": 0})
-    block = Block((lane,), [zero, KOp("store", (lane, *zero.results), (), {"param": 0})])
-    return Kernel("select_begin", (lanes,), (BufferParam(int32, lanes, "write"),), block)
 
 
 PROVIDER: Final = Provider("selection by digits", _refuses, _make)

@@ -78,11 +78,11 @@ def _kernel(name: str, lane: KValue, body: Body, params: tuple[BufferParam, ...]
     return Kernel(name, (lanes,), params, Block((lane,), body.ops))
 
 
-def fill_kernel(dtype: DType, value: float | int | bool) -> Kernel:
-    """param 0 [lane] = value."""
+def fill_kernel(dtype: DType, value: float | int | bool, lanes: int = 1) -> Kernel:
+    """param 0 [lane] = value; of one lane, or of all."""
     lane, body = KValue(int64), Body()
     body.store(0, lane, body.const(value, dtype))
-    return _kernel("fill", lane, body, (BufferParam(dtype, 1, "write"),), 1)
+    return _kernel("fill", lane, body, (BufferParam(dtype, lanes, "write"),), lanes)
 
 
 def copy_kernel(itemsize: int) -> Kernel:
