@@ -275,7 +275,7 @@ class Partition:
         while pending:
             v = pending.pop()
             held = held or (v.node is not None and self.role[v.node] is Role.REDUCE)
-            if v.node is None or self.role[v.node] is not Role.INLINE or v in self.must_store:
+            if v.node is None or self._in_memory(v):
                 there = there or prod(v.shape) == prod(rows.shape)
                 continue
             if v.node.op not in ALONG_ROWS or len(seen) > MOST_LOOKED_AT:

@@ -87,6 +87,11 @@ class _Phases:
         first = (low - rest) % s
         return first, (low - rest - first) // s
 
+    def elements(self, start: Sequence[int]) -> Value:
+        """Those of the kernel that have to do with places of one phase."""
+        kernel, step = self.node.operands[1], (1, 1, *self.spread)
+        return self.b.value("slice", kernel, start=(0, 0, *start), stop=kernel.shape, step=step)
+
     def together(self) -> Value:
         """The results of all phases by one convolution."""
         b, (x, kernel), rank = self.b, self.node.operands, len(self.spread)
@@ -94,8 +99,7 @@ class _Phases:
         parts = []
         for rests in product(*map(range, self.spread)):
             begins = [self.begin(d, rest) for d, rest in enumerate(rests)]
-            start = (0, 0, *[first for first, _ in begins])
-            some = b.value("slice", kernel, start=start, stop=kernel.shape, step=(1, 1, *self.spread))
+            some = self.elements([first for first, _ in begins])
             before = [most - own for most, (_, own) in zip(low, begins, strict=True)]
             behind = [n - f - k for n, f, k in zip(window, before, some.shape[2:], strict=True)]
             parts.append(b.value("pad", some, zero, low=(0, 0, *before), high=(0, 0, *behind)))
@@ -145,11 +149,11 @@ class _Phases:
         """What is at the places that leave these rests, and at some that there aren't."""
         x, kernel = self.node.operands
         begins = [self.begin(d, rest) for d, rest in enumerate(rests)]
-        start, low = [0, 0, *[first for first, _ in begins]], [zeros for _, zeros in begins]
-        if any(first >= n for first, n in zip(start, kernel.shape, strict=True)):
+        start, low = [first for first, _ in begins], [zeros for _, zeros in begins]
+        if any(first >= n for first, n in zip(start, kernel.shape[2:], strict=True)):
             shape = (*self.node.results[0].shape[:2], *self.each)
             return self.b.const(0, TensorType(shape, x.dtype))
-        some = self.b.value("slice", kernel, start=tuple(start), stop=kernel.shape, step=(1, 1, *self.spread))
+        some = self.elements(start)
         attrs: dict[str, Any] = {**self.attrs, "spread": (1,) * len(low), "low": tuple(low)}
         attrs["high"] = self.high(x, some.shape[2:], low)
         return self.b.value("conv", x, some, **attrs)

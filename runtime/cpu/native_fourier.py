@@ -56,8 +56,7 @@ class NativeFourier:
         `result`, where both are complex."""
         points = given.shape[axis] if kind == "dft" else max(given.shape[axis], result.shape[axis])
         steps = steps_of(kind, points, forward, given.real.dtype.name)
-        suffix = f"f{8 * given.real.dtype.itemsize}"
-        found = None if steps is None else _SideBySide.of(axis, given, result, self._lanes(suffix))
+        found = None if steps is None else _SideBySide.of(axis, given, result, self._lanes(_suffix_of(given)))
         if steps is None or found is None:
             return None
         return self._whole(kind, found, steps, forward, scale)
@@ -84,7 +83,7 @@ class NativeFourier:
             jobs += [self._job(kind, part, steps, forward, scale) for part in rows.parts(count - lanes, 1)]
             return _NativeJobs(jobs, self._run(rows.suffix), rows, steps)
         first = _NativeJobs(jobs, self._run(rows.suffix), rows, steps)
-        padded = rows.padded(rest)
+        padded = rows.padded()
         parts = [self._job(kind, part, steps, forward, scale) for part in padded.parts(0, 1)]
         last = _NativeJobs(parts, self._run(rows.suffix), padded, steps)
 
@@ -180,7 +179,7 @@ class _SideBySide(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        return f"f{8 * self.given.real.dtype.itemsize}"
+        return _suffix_of(self.given)
 
     @staticmethod
     def of(axis: int, given: Array, result: Array, lanes: int) -> _SideBySide | None:
@@ -213,8 +212,8 @@ class _SideBySide(NamedTuple):
         outer = self.given.shape[0]
         return [RowBlocks(ways[0], ways[1], outer, blocks, self.lanes, self.along_rows, self.suffix)] if blocks else []
 
-    def padded(self, rest: int) -> _SideBySide:
-        """As many rows as move together in memory of their own, of zeros but for the first."""
+    def padded(self) -> _SideBySide:
+        """As many rows as move together, of zeros, in memory of their own."""
         arrays = []
         for a in (self.given, self.result):
             outer, _, points = a.shape
@@ -223,6 +222,11 @@ class _SideBySide(NamedTuple):
             else:
                 arrays.append(np.zeros((outer, points, self.lanes), a.dtype).swapaxes(1, 2))
         return _SideBySide(arrays[0], arrays[1], self.lanes, self.along_rows)
+
+
+def _suffix_of(a: Array) -> str:
+    """Of the functions for its real numbers."""
+    return f"f{8 * a.real.dtype.itemsize}"
 
 
 class _NativeJobs:

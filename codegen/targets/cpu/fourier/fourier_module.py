@@ -102,6 +102,13 @@ class RowTransforms:
                     self.put(t, "%to", t.add(t.add(result, i), t.mul(apart, j)), point)
         return self.step(t, f"{'last' if last else 'pass'}.{radix}")
 
+    def folded(
+        self, t: IrText, b: PointArithmetic, low: LanePoint, high: LanePoint, index: Index
+    ) -> tuple[LanePoint, LanePoint]:
+        """low + conj(high), and low - conj(high) times a factor."""
+        mirrored = LanePoint(high.real, b.negative(high.imaginary))
+        return b.add(low, mirrored), b.times(b.sub(low, mirrored), self.factor(t, index))
+
     def halve(self) -> str:
         """X[k] = E + w O and X[n - k] = conj(E - w O), for E = (Z[k] + conj Z[n - k]) / 2 and
         O = (Z[k] - conj Z[n - k]) / 2i, of n = `before` pairs of neighbours; factors are w / 2i."""
@@ -112,8 +119,7 @@ class RowTransforms:
             other = t.let(f"sub i64 %before, {k}")
             wrapped = t.let(f"select i1 {t.let(f'icmp eq i64 {k}, 0')}, i64 0, i64 {other}")
             low, high = self.point(t, "%from", k), self.point(t, "%from", wrapped)
-            mirrored = LanePoint(high.real, b.negative(high.imaginary))
-            total, rest = b.add(low, mirrored), b.times(b.sub(low, mirrored), self.factor(t, k))
+            total, rest = self.folded(t, b, low, high, k)
             even = LanePoint(b.real("fmul", total.real, half), b.real("fmul", total.imaginary, half))
             self.put(t, "%to", k, b.add(even, rest))
             behind = b.sub(even, rest)
@@ -136,8 +142,7 @@ class RowTransforms:
                     LanePoint(x.real, t.let(f"select i1 {first}, {self.vector} {zero}, {self.vector} {x.imaginary}"))
                 )
             low, high = ends
-            mirrored = LanePoint(high.real, b.negative(high.imaginary))
-            even, rest = b.add(low, mirrored), b.times(b.sub(low, mirrored), self.factor(t, k))
+            even, rest = self.folded(t, b, low, high, k)
             behind = b.sub(even, rest)
             wrapped = t.let(f"select i1 {first}, i64 0, i64 {other}")
             self.put(t, "%to", wrapped, LanePoint(b.negative(behind.imaginary), behind.real))
