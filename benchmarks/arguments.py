@@ -13,7 +13,7 @@ from benchmarks.registry import FAMILIES, WORKLOADS
 OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "--workload": {
         "default": ",".join(WORKLOADS + FAMILIES), "metavar": "NAMES",
-        "help": "workloads, families (arrays, calls) or members of them (arrays.sort), joined by commas",
+        "help": "workloads, families (arrays, programs, calls) or members of them (arrays.sort), joined by commas",
     },
     "--device": {"default": "cpu", "metavar": "NAMES", "help": "devices joined by commas: cpu, cuda:0, vulkan:0, ..."},
     "--peers": {

@@ -15,7 +15,7 @@ WORKLOADS: Final = (
 )  # fmt: skip
 
 # Packages of many small workloads, whose `table.py` lists them; a member's name is "arrays.sort".
-FAMILIES: Final = ("arrays", "calls")
+FAMILIES: Final = ("arrays", "programs", "calls")
 
 # On other devices than a CPU a workload's contenders for GPUs count, of these systems.
 SYSTEMS: Final = {

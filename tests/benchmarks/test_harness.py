@@ -159,7 +159,7 @@ def test_a_wrong_contender_is_not_timed(got, status):
     assert (contender.row.median is None) == (status != "ok")
 
 
-@pytest.mark.parametrize("workload", [*WORKLOADS, *expanded("arrays,calls")])
+@pytest.mark.parametrize("workload", [*WORKLOADS, *expanded("arrays,programs,calls")])
 def test_every_workload_says_what_runs_on_which_device(workload):
     module = load(workload)
     assert "loopgrad" in module.contenders

@@ -5,7 +5,6 @@ Each is one text that NumPy runs as it is, which makes it the oracle, in float64
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,20 +12,13 @@ import numpy as np
 
 from benchmarks.contender import Arrays
 from benchmarks.workloads.arrays.program import Program, integers, named, normal, sizes, uniform
+from benchmarks.workloads.arrays.script import Script, script
 
 PLANE = sizes(1024, 32, 4096)
 POINTS = sizes(2**19, 100, 2**21)
 STATES = 32
 WORDS = 64
 BOX = 20.0
-
-Script = Callable[..., Any]  # of a system's module and its arrays
-
-
-def script(title: str, sizes: dict[str, int], inputs: Callable[[int], Arrays], run: Script, **more: Any) -> Program:
-    """A program of functions that NumPy, loopgrad and JAX have by the same names."""
-    own, theirs = lambda lg: partial(run, lg), lambda jax: partial(run, jax.numpy)
-    return Program(title, sizes, inputs, partial(run, np), loopgrad=own, jax=theirs, **more)
 
 
 def plane(n: int) -> Arrays:

@@ -1,0 +1,11 @@
+"""The programs, field by field."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.workload import Workload
+from benchmarks.workloads.programs import images, numerics, rendering, simulation
+
+PROGRAMS: Final = {**simulation.PROGRAMS, **rendering.PROGRAMS, **images.PROGRAMS, **numerics.PROGRAMS}
+WORKLOADS: Final[dict[str, Workload]] = {name: PROGRAMS[name].workload("programs", name) for name in PROGRAMS}
