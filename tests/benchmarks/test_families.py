@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(8))
 def test_own_programs_pass_their_oracles(part, tmp_path):
-    results, names = tmp_path / "results.json", expanded("arrays,programs,calls")[part::4]
+    results, names = tmp_path / "results.json", expanded("arrays,programs,calls")[part::8]
     command = [sys.executable, "-m", "benchmarks", "--workload", ",".join(names), "--quick", "--rounds", "1"]
     run = subprocess.run(
         [*command, "--peers", "none", "--out", str(results)], cwd=ROOT, capture_output=True, text=True, timeout=280
