@@ -18,6 +18,7 @@ from typing import Final
 
 from loopgrad.codegen.schedule.products import in_lanes, made_otherwise, turns
 from loopgrad.graph.nodes import Graph, Node, Value
+from loopgrad.graph.primitives import ARRANGING, ELEMENTWISE, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder
 from loopgrad.graph.types import float32, float64, sum_dtype
 
@@ -31,6 +32,9 @@ MORE_RESULTS: Final = 256  # of several rows and columns, at which libraries are
 VERY_LONG: Final = 1 << 16  # terms
 FEW_BESIDE: Final = 4  # rows or columns that are added up side by side
 WIDE: Final = 32  # columns or rows
+FAR_SMALLER: Final = 8  # times
+MOST_LOOKED_AT: Final = 64  # values
+MADE_ALONG: Final = frozenset({*ELEMENTWISE, *REDUCTIONS, *ARRANGING, "const", "iota", "concat", "slice"})
 
 Places = dict[str, int]
 
@@ -67,10 +71,14 @@ def is_narrow(node: Node) -> bool:
 
 
 def outpaces_library(node: Node) -> bool:
-    """Whether sums take less time than a library's product: float32 of a matrix whose rows lie beside each other, and a
-    vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of few rows, columns and very many terms
-    (2 x 2^20 x 2 takes 39, by cuBLAS 114), whichever way these lie."""
-    if not is_narrow(node) or node.results[0].dtype is not float32 or prod(node.results[0].shape[:-2]) > 1:
+    """Whether sums take less time than a library's product: where the matrix would have to be stored for it; float32 of
+    a matrix whose rows lie beside each other, and a vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of
+    few rows, columns and very many terms (2 x 2^20 x 2 takes 39, by cuBLAS 114), whichever way these lie."""
+    if not is_narrow(node):
+        return False
+    if _is_made(_large(node)) and (_order(node)[0] != "k" or _is_of_smaller(_large(node))):
+        return True
+    if node.results[0].dtype is not float32 or prod(node.results[0].shape[:-2]) > 1:
         return False
     m, n = node.results[0].shape[-2:]
     k = node.operands[0].shape[-1]
@@ -90,12 +98,11 @@ def _summed(added_up: set[Value], node: Node, builder: GraphBuilder) -> Value:
     factors = [_spread(v, names, places, shape, builder) for v, names in ((left, "mk"), (right, "kn"))]
     wide = [builder.cast(v, sum_dtype(v.dtype)) for v in factors]
     terms, axis = builder.value("mul", *wide), places["k"]
-    few, many = sorted((m, n))
     large = _large(node if builder.original is None else builder.original)
-    if order[0] == "k" and large in added_up and not batch and 1 < few <= FEW_BESIDE and many >= WIDE:
-        across = shape.index(few, 1)
+    if _is_line_by_line(order, (*batch, m, n), large in added_up, large):
+        across = places["n" if n <= m else "m"]
         parts = [builder.value("reduce_sum", line, axes=(axis,)) for line in _lines(terms, across, builder)]
-        total = builder.value("concat", *parts, axis=across - 1)
+        total = builder.value("concat", *parts, axis=across - (axis < across))
     else:
         total = builder.value("reduce_sum", terms, axes=(axis,))
     total = builder.cast(total, node.results[0].dtype)
@@ -104,9 +111,19 @@ def _summed(added_up: set[Value], node: Node, builder: GraphBuilder) -> Value:
     return _exchanged(total, builder)
 
 
+def _is_line_by_line(order: str, shape: tuple[int, ...], added_up: bool, large: Value) -> bool:
+    """Whether each of the few rows or columns of a product of that shape is a sum by itself: whoever computes an
+    element of the larger factor, or adds up its columns, does so once for all of them."""
+    *batch, m, n = shape
+    few, many = sorted((m, n))
+    if order[0] != "k":
+        return 1 < few < NARROW and _is_made(large)
+    return 1 < few <= FEW_BESIDE and many >= WIDE and not batch and (added_up or _is_made(large))
+
+
 def _lines(terms: Value, axis: int, builder: GraphBuilder) -> list[Value]:
-    """Those of each of few rows or columns: lanes that add up what one factor's columns give for one of them do so for
-    all, and add up the columns themselves, for which others would read the factor again."""
+    """Those of each of few rows or columns: lanes that add up what the larger factor gives for one of them do so for
+    all, and add up its columns themselves, for which others would read it again."""
     found, start, stop = [], [0] * len(terms.shape), list(terms.shape)
     for number in range(terms.shape[axis]):
         start[axis], stop[axis] = number, number + 1
@@ -121,13 +138,36 @@ def _large(node: Node) -> Value:
     return value.node.operands[0] if value.node is not None and turns(value.node) else value
 
 
+def _is_made(value: Value) -> bool:
+    """Whether it is computed element by element, by whoever reads it if it needn't be in memory."""
+    return value.node is not None and value.node.op in ELEMENTWISE
+
+
+def _is_of_smaller(value: Value) -> bool:
+    """Whether all that it is computed of has few elements beside it, as distances of all pairs of points have: it
+    takes as long to compute it again as to read it."""
+    size, pending, seen, read = prod(value.shape), [value], {value}, 0
+    while pending and len(seen) <= MOST_LOOKED_AT and read * FAR_SMALLER <= size:
+        v = pending.pop()
+        if v.node is None or not (v.node.op in MADE_ALONG or has_few_terms(v.node)):
+            read += prod(v.shape)
+            continue
+        fresh = [o for o in v.node.operands if o not in seen]
+        seen.update(fresh)
+        pending.extend(fresh)
+    return not pending and read * FAR_SMALLER <= size
+
+
 def _order(node: Node) -> str:
-    """The dims of the terms as the larger operand has them."""
+    """The dims of the terms as the larger operand has them. Where its rows are computed, each element is so once for
+    all of the few, which come last: a lane has several sums."""
     m, n = node.results[0].shape[-2:]
     large = 0 if n <= m else 1
     turned = turns(node.operands[large].node)
     if turned == (large == 0):
         return "kmn"
+    if _is_made(_large(node)):
+        return "mkn" if large == 0 else "nkm"
     return "mnk" if large == 0 else "nmk"
 
 

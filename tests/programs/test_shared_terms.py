@@ -90,3 +90,32 @@ def test_lanes_share_the_terms_of_a_loop(compiled_device: str) -> None:
     given = [lg.zeros(shape, dtype=lg.float32) for shape in ((519, 67), (519,), (67,))]
     domains = [math.prod(kernel.domain) for kernel in lg.compile(descent).plan(*given).kernels]
     assert domains.count(519 * 67) >= 2
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("few", [1, 3, 7])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_matrices_of_pairs(compiled_device: str, dtype: str, few: int) -> None:
+    """What all pairs of points give, times few columns: by rows, by columns, and of a batch, none of it stored."""
+    x, y = whole((131,), dtype), whole((77,), dtype)
+    by_rows, by_columns, columns = whole((77, few), dtype), whole((131, few), dtype), whole((77, 3), dtype)
+
+    def program(x: Any, y: Any, by_rows: Any, by_columns: Any, columns: Any) -> list[Any]:
+        made = x[:, None] * y - 2
+        each = made[:, :, None] + columns
+        one_by_one = (made[:, None, :] @ each)[:, 0]
+        return [made @ by_rows, made.T @ by_columns, by_rows.T @ made.T, one_by_one, made.sum(axis=1)]
+
+    given = (x, y, by_rows, by_columns, columns)
+    found = lg.compile(program)(*map(lg.asarray, given))
+    for got, expected in zip(found, program(*given), strict=True):
+        np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+def test_infinite_elements_of_pairs(compiled_device: str) -> None:
+    """Times nothing they are no numbers, as in any product."""
+    x, y, z = np.ones(300, np.float32), np.ones(200, np.float32), np.zeros((200, 2), np.float32)
+    x[17], z[:, 1] = np.inf, 1
+    found = np.asarray(lg.compile(lambda x, y, z: (x[:, None] * y) @ z)(*map(lg.asarray, (x, y, z))))
+    expected = np.where(np.arange(300)[:, None] == 17, [np.nan, np.inf], [0, 200])
+    np.testing.assert_array_equal(found, expected)

@@ -152,6 +152,79 @@ def test_which_outpace_a_library(case, summed):
     assert products(schedule(graph, own_products=OwnProducts.NONE))
 
 
+def of_pairs(x, y):
+    """Something of each of some points and each of others, (m, k), of whose distances nobody has an array."""
+    shape = (x.shape[0], y.shape[0])
+    return ops.mul(ops.broadcast(x, shape, (0,)), ops.broadcast(y, shape, (1,)))
+
+
+def pairs(m, k, few, turned=False, right=False):
+    """The graph of a product of such a matrix and `few` columns, or as many rows and it."""
+
+    def program(x, y, z):
+        made = exchanged(of_pairs(y, x)) if turned else of_pairs(x, y)
+        return [ops.matmul(exchanged(z), exchanged(made)) if right else ops.matmul(made, z)]
+
+    return trace(program, [TensorType(shape, float64) for shape in ((m,), (k,), (k, few))])[0]
+
+
+@pytest.mark.parametrize("own", [OwnProducts.IN_LOOPS, OwnProducts.ALL])
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "k", "few"), [(301, 203, 1), (301, 203, 3), (300, 1030, 4), (70, 1300, 2)])
+def test_a_matrix_of_pairs_is_not_stored_for_few_columns(m, k, few, turned, right, own, rng):
+    graph = pairs(m, k, few, turned, right)
+    program = schedule(graph, own_products=own)
+    assert not products(program)
+    assert max(np.prod(slot.type.shape) for slot in program.slots) < m * k
+    arrays = [rng.integers(-4, 5, v.shape).astype(np.float64) for v in graph.inputs]
+    np.testing.assert_array_equal(interpret_program(program, arrays)[0], interpret(graph, arrays)[0])
+
+
+def test_a_library_multiplies_a_matrix_of_pairs_and_many_columns():
+    assert products(schedule(pairs(301, 203, 8), own_products=OwnProducts.IN_LOOPS))
+
+
+def test_few_terms_of_what_is_computed_are_one_sum_for_all_columns():
+    """A sum for each of them would be very many."""
+
+    def program(x, y):
+        return [ops.matmul(ops.mul(x, x), y)]
+
+    graph, _ = trace(program, [TensorType(shape, float32) for shape in ((400, 3), (3, 300))])
+    assert sum(node.op == "reduce_sum" for node in as_sums(graph, has_few_terms).nodes) == 1
+
+
+def test_products_of_pairs_share_the_kernel_of_their_rows_sums(rng):
+    """As those of a batch do, each of whose matrices is differences between one point and all others."""
+
+    def program(x, y, z):
+        n, few = z.shape
+        made, shape = of_pairs(x, y), (*x.shape, n, few)
+        far = ops.sub(ops.broadcast(z, shape, (0, 2)), ops.broadcast(z, shape, (1, 2)))
+        one_by_one = ops.matmul(ops.reshape(made, (n, 1, n)), far)
+        return [ops.matmul(made, z), ops.reduce_sum(made, (1,)), one_by_one]
+
+    graph, _ = trace(program, [TensorType(shape, float64) for shape in ((203,), (203,), (203, 3))])
+    program = schedule(graph, own_products=OwnProducts.IN_LOOPS)
+    pair_kernels = [kernel for kernel in program.kernels if np.prod(kernel.domain) >= 203 * 203]
+    assert len(pair_kernels) == 1
+    assert len(pair_kernels[0].reductions) == 7
+    arrays = [rng.integers(-4, 5, v.shape).astype(np.float64) for v in graph.inputs]
+    for found, expected in zip(interpret_program(program, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_columns_of_what_an_array_became_are_left_to_a_library():
+    """It has to be read for both anyway, and lanes that add up columns take two launches."""
+
+    def program(x, y):
+        return [ops.matmul(exchanged(ops.tanh(x)), y)]
+
+    graph, _ = trace(program, [TensorType(shape, float32) for shape in ((1024, 256), (1024, 1))])
+    assert products(schedule(graph, own_products=OwnProducts.IN_LOOPS))
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "few"),
     [((4000, 3, 3), float32, True), ((4000, 7, 4000), float64, True), ((2, 3, 4), float32, False),  # lanes' anyway
