@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from inspect import ismodule
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarks.growth import exponent
 from benchmarks.harness import Row
 from benchmarks.registry import contenders_of, expanded, load
 from benchmarks.tables import Tables, markdown, record, records
+from benchmarks.workloads.programs import table as programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +54,10 @@ def test_by_hand_in_numpy_agrees_with_float64(name):
         assert got[key].shape == want[key].shape
         scale = np.max(np.abs(want[key].astype(np.float64)), initial=1e-30)
         assert np.max(np.abs(got[key] - want[key]), initial=0.0) <= 1e-2 * scale
+
+
+def test_no_two_fields_have_a_program_of_one_name():
+    assert len(programs.WORKLOADS) == sum(len(field.PROGRAMS) for field in vars(programs).values() if ismodule(field))
 
 
 def test_a_family_has_a_line_for_each_member_and_a_geometric_mean():

@@ -6,18 +6,20 @@ from typing import Final
 
 from benchmarks.workload import Workload
 from benchmarks.workloads.programs import (
+    fields,
+    geometry,
     images,
     learning,
     numerics,
+    particles,
     rendering,
     signals,
-    simulation,
     statistics,
     tables,
 )
 
 PROGRAMS: Final = {
-    **simulation.PROGRAMS, **rendering.PROGRAMS, **images.PROGRAMS, **numerics.PROGRAMS, **learning.PROGRAMS,
-    **statistics.PROGRAMS, **signals.PROGRAMS, **tables.PROGRAMS,
+    **particles.PROGRAMS, **fields.PROGRAMS, **rendering.PROGRAMS, **geometry.PROGRAMS, **images.PROGRAMS,
+    **numerics.PROGRAMS, **learning.PROGRAMS, **statistics.PROGRAMS, **signals.PROGRAMS, **tables.PROGRAMS,
 }  # fmt: skip
 WORKLOADS: Final[dict[str, Workload]] = {name: PROGRAMS[name].workload("programs", name) for name in PROGRAMS}
