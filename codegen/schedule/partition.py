@@ -221,7 +221,7 @@ class Partition:
             if self._across(node, n):
                 self._ends(node, (), n)
                 return Role.REDUCE
-            for v in self._less_to_store(operand):
+            for v in self.less_to_store(operand):
                 self.store(v)
         shape, axes = operand.shape, node.attrs["axes"]
         wide = [a for a in axes if shape[a] != 1]
@@ -242,7 +242,7 @@ class Partition:
         self._share_work(node)
         return Role.INLINE
 
-    def _less_to_store(self, value: Value) -> Sequence[Value]:
+    def less_to_store(self, value: Value) -> Sequence[Value]:
         """What is in memory for a reduction of the value by other lanes than those that make it: itself, or what it is
         made of in few operations, where that has fewer elements: two columns times each other, of all pairs of them."""
         size, pending, seen, less, cost = prod(value.shape), [value], {value}, dict[Value, None](), 0.0

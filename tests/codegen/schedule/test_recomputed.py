@@ -13,7 +13,7 @@ from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
 from loopgrad.graph.interpret import interpret
-from loopgrad.graph.types import TensorType, float32, int32
+from loopgrad.graph.types import TensorType, float32, float64, int32
 
 
 def chained_sums(n, x):
@@ -87,6 +87,25 @@ def test_differences_of_fewer_numbers_are_computed_again():
     program = schedule(graph, DEFAULT_OPTIONS)
     written = [p.size for kernel in program.kernels for p in kernel.params if p.access == "write"]
     assert max(written) <= 4096 * 64
+
+
+def test_what_differences_in_each_dimension_are_multiplied_by_is_what_is_stored(rng):
+    """Derivatives of distances, added up along both of the dims of pairs: three numbers of each pair, of two. Products
+    of batches have had dims of one element."""
+    n, shape, batch = 300, (300, 300, 3), (300, 1, 300, 3)
+
+    def pushes(x, one, other):
+        apart = ops.sub(ops.broadcast(x, shape, (0, 2)), ops.broadcast(x, shape, (1, 2)))
+        far = ops.mul(ops.broadcast(one, batch, (0, 2)), ops.broadcast(x, batch, (2, 3)))
+        push = ops.add(ops.reshape(far, shape), ops.mul(ops.broadcast(other, shape, (0, 1)), ops.mul(apart, apart)))
+        return [ops.reduce_sum(push, (0,)), ops.reduce_sum(push, (1,))]
+
+    graph, _ = trace(pushes, [TensorType(extent, float64) for extent in ((n, 3), (n, n), (n, n))])
+    program = schedule(graph, DEFAULT_OPTIONS)
+    assert max(p.size for kernel in program.kernels for p in kernel.params if p.access == "write") <= n * n
+    arrays = [rng.normal(size=v.shape) for v in graph.inputs]
+    for found, expected in zip(interpret_program(program, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("width", "kernels"), [(8, 1), (100, 2)])
