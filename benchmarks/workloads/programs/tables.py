@@ -181,14 +181,14 @@ def returns(n: int) -> Arrays:
 
 def ranked(xp: Any, r: Any) -> Any:
     """Each day's returns as ranks of shares, from -1 to 1."""
-    rank = xp.argsort(xp.argsort(r, 0, kind="stable"), 0).astype(r.dtype)
+    rank = xp.argsort(xp.argsort(r, 0, stable=True), 0).astype(r.dtype)
     return 2 * rank / (r.shape[0] - 1) - 1
 
 
 def movers(xp: Any, r: Any) -> Any:
     """The ten shares that won most each day."""
     r = r.T
-    best = xp.argsort(-r, 1, kind="stable")[:, :10]
+    best = xp.argsort(-r, 1, stable=True)[:, :10]
     return best.astype(xp.int32), xp.take_along_axis(r, best, 1)
 
 
