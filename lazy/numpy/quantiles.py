@@ -40,7 +40,7 @@ from loopgrad.lazy.numpy.taking import take_along_axis
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, wrap
 from loopgrad.lazy.tensor.operands import as_float, normal_axes
 from loopgrad.lazy.tensor.outputs import Out, delivered
-from loopgrad.lazy.tensor.promotion import float_dtype
+from loopgrad.lazy.tensor.promotion import float_dtype, promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def _parts(op: str, q: ArrayLike, whole: float = 1.0) -> ArrayLike:
     NaN for a tensor's, whose elements aren't looked at."""
     if isinstance(q, TensorCore) or (isinstance(q, list | tuple) and any(isinstance(p, TensorCore) for p in q)):
         t = as_float(q)
+        t = cast(t, promote(t._value.dtype, float32))  # percents of 16 bits would lose digits as parts
         t = where(logical_or(less(t, 0.0), less(whole, t)), float("nan"), t)
         return t if whole == 1.0 else divide(t, whole)
     given = as_tensor(q)
@@ -85,7 +86,7 @@ def _parts(op: str, q: ArrayLike, whole: float = 1.0) -> ArrayLike:
     if not ((numbers >= 0) & (numbers <= whole)).all():
         unit = "divide percents by 100" if whole == 1.0 else "multiply parts of 1 by 100"
         raise ValueError(explained(op, f"quantiles from 0 to {whole:g}", q, unit))
-    return q if whole == 1.0 else divide(q, whole)
+    return q if whole == 1.0 else numbers.astype(np.float64) / whole
 
 
 def _quantile(
@@ -101,9 +102,7 @@ def _quantile(
     if (skip_nan or method == "middle") and 0 in as_tensor(x)._value.shape:
         return _of_nothing(as_float(x), axis, keepdims)
     rows, axes, kept = _rows(x, axis)
-    at = cast(as_tensor(q), float_dtype(rows._value.dtype).part)
-    if len(at._value.shape) > 1:
-        raise ShapeError(explained("quantile", "one quantile or a vector of them", at._value.type, "ravel it"))
+    at = cast(as_tensor(q), _place_dtype(float_dtype(rows._value.dtype).part, rows._value.shape[-1]))
     if weights is not None:
         result = _weighted(rows, at, _weight_rows(x, weights, axes), method, skip_nan)
     else:
@@ -125,9 +124,8 @@ def _of_sorted(rows: Tensor, at: Tensor, method: str, skip_nan: bool) -> Tensor:
     missing = count_nonzero(isnan(rows), axis=-1, keepdims=True)
     present = subtract(rows._value.shape[-1], missing) if skip_nan else rows._value.shape[-1]
     dtype = rows._value.dtype if method in _ELEMENTS else float_dtype(rows._value.dtype)
-    places = _place_dtype(at._value.dtype, rows._value.shape[-1])
-    count = cast(as_tensor(present), places)
-    part = reshape(cast(at, places), (-1, *(1,) * len(rows._value.shape)))
+    count = cast(as_tensor(present), at._value.dtype)
+    part = reshape(at, (-1, *(1,) * len(rows._value.shape)))
     place, share = _place(method, count, part)
     last = subtract(count, 1)
     below = cast(_elements(ordered, clip(floor(place), 0.0, last)), dtype)
@@ -202,7 +200,8 @@ def _weighted(rows: Tensor, at: Tensor, weights: Tensor, method: str, skip_nan: 
 
 
 def _place_dtype(dtype: DType, count: int) -> DType:
-    """The row's dtype or a wider one, which tells places among so many elements, and parts of them, apart."""
+    """The row's dtype or a wider one, which tells places among so many elements, and parts of them, apart: of 16 bits
+    the part 0.9999 is 1."""
     if count >= _PLACES_OF_FLOAT32:
         return float64
     return float32 if dtype.bits == 16 else dtype
@@ -235,10 +234,10 @@ def quantile(
 ) -> Tensor:  # fmt: skip
     """The elements below which a part q (0 to 1) lies; NaN where any is NaN.
 
-    `q` is a number or a vector; a vector's axis comes first in the result. `method`, one of NumPy's names, says what
+    `q` is a number or an array; an array's axes come first in the result. `method`, one of NumPy's names, says what
     counts between two elements: "linear" interpolation unless given. `weights`, of x's shape or a vector along the one
     axis, go with "inverted_cdf". Integers give the default float, unless the method takes elements as they are. Raises
-    ShapeError for no elements, for `q` of more than one axis and for other weights, ValueError for another method and
+    ShapeError for no elements and for other weights, ValueError for another method and
     for a number `q` that isn't from 0 to 1 (of a tensor `q` such an element gives NaN), DTypeError for a complex `q`.
 
     >>> lg.quantile([1.0, 2.0, 3.0, 4.0], 0.5), lg.quantile([1.0, 2.0], [0.0, 0.25])

@@ -169,3 +169,20 @@ def test_running_sums_from_nothing(device: str) -> None:
     check(lg.diff(lg.asarray(X), axis=0, append=X[:1]), np.diff(X, axis=0, append=X[:1]))
     with pytest.raises(ValueError, match="include_initial"):
         lg.cummax([1, 2], include_initial=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"axis": 1}, {"axis": 0, "keepdims": True}, {"method": "nearest", "axis": 1}])
+def test_quantiles_at_arrays_of_several_axes(options: dict[str, Any]) -> None:
+    rows, parts = np.random.default_rng(4).normal(size=(5, 41)), np.array([[0.1, 0.5, 0.9], [0.2, 0.3, 1.0]])
+    check(lg.quantile(rows, parts, **options), np.quantile(rows, parts, **options))
+    check(lg.nanpercentile(rows, parts * 100, **options), np.nanpercentile(rows, parts * 100, **options))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_quantiles_of_16_bits_lie_at_parts_of_more(dtype: str) -> None:
+    """The part 0.9999 is 1 in as few bits, and 0.3 is 78 elements further in bfloat16."""
+    rows = lg.asarray(np.random.default_rng(5).normal(size=(2, 60_001))).astype(dtype)
+    elements = np.asarray(rows.astype(lg.float64))
+    for q in (0.3, 0.999, 0.9999):
+        found = lg.quantile(rows, q, axis=1, method="lower")
+        check(found.astype(lg.float64), np.quantile(elements, q, axis=1, method="lower"))
