@@ -29,12 +29,14 @@ from loopgrad.lazy.tensor.core import (
     TensorCore,
     as_tensor,
     broadcast_value,
+    cast,
     constant,
     copied,
     wrap,
 )
 from loopgrad.lazy.tensor.operands import as_bool, dtype_refused, joined_shape, meet
 from loopgrad.lazy.tensor.outputs import Out, Unary, binary, delivered, unary
+from loopgrad.lazy.tensor.promotion import promote_all
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -95,9 +97,17 @@ def clip(
             max = wrap(minimum(max, high)._value, True)
         min = None if type(min) is int and min < low else min
         max = None if type(max) is int and max > high else max
+    if min is not None and max is not None:  # one dtype of all three: step by step a bool would be an int64 beside 0
+        result = _in_dtype_of_all(result, min, max)
     if min is not None:
         result = maximum(result, min)
     return delivered("clip", result if max is None else minimum(result, max), out)
+
+
+def _in_dtype_of_all(t: Tensor, *others: ArrayLike) -> Tensor:
+    operands = [t, *[as_tensor(other) for other in others]]
+    dtype, weak = promote_all(*[(operand._value.dtype, operand._weak) for operand in operands])
+    return t if weak else cast(t, dtype)
 
 
 # ---- tests for special values

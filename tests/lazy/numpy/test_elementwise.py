@@ -150,6 +150,8 @@ def test_where_and_clip(device: str) -> None:
     check(a.clip(-1, 1), x.clip(-1, 1))
     check(lg.clip(a, max=0.5), np.clip(x, None, 0.5))
     check(lg.asarray(INTS).clip(0, 3), INTS.clip(0, 3))
+    for few, upper in ((INTS > 0, np.uint8(1)), (INTS > 0, np.float32(0.5)), (INTS.astype(np.uint8), np.float32(7))):
+        check(lg.clip(lg.asarray(few), 0, upper), np.clip(few, 0, upper))  # of one dtype, not of two in turn
 
 
 @pytest.mark.parametrize("name", ["round", "floor", "ceil", "trunc"])
