@@ -9,6 +9,8 @@ from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.complex_functions import square_of_size
 from loopgrad.lazy.numpy.creation import eye
@@ -47,21 +49,29 @@ def vector_norm(x: ArrayLike, /, axis: Axes = None, *, keepdims: bool = False, o
     (Tensor(5., dtype=float64), Tensor(4., dtype=float64))
     """
     t = as_float(x)
-    if ord is None or ord == 2:
+    p: float | None = _beside(t, ord)  # tensors are numbers here, too
+    if p is None or p == 2:
         return root_of_squares(sum(square_of_size(t), axis=axis, keepdims=keepdims))
-    if not isinstance(ord, Real | TensorCore):
+    if not isinstance(p, Real | TensorCore):
         raise ValueError(explained("vector_norm", "a number as ord", repr(ord), "see matrix_norm for others"))
-    if ord == float("inf"):
+    if p == float("inf"):
         return _largest(t)(absolute(t), axis=axis, keepdims=keepdims)
-    if ord == float("-inf"):
+    if p == float("-inf"):
         return min(absolute(t), axis=axis, keepdims=keepdims)
-    if ord == 0:
+    if p == 0:
         return sum(cast(not_equal(t, 0), t._value.dtype.part), axis=axis, keepdims=keepdims)
-    if ord == 1:
+    if p == 1:
         return sum(absolute(t), axis=axis, keepdims=keepdims)
-    total = sum(power(_size(t, ord), ord), axis=axis, keepdims=keepdims)
+    total = sum(power(_size(t, p), p), axis=axis, keepdims=keepdims)
     zero = equal(total, 0.0)
-    return where(zero, power(0.0, 1.0 / ord), power(where(zero, 1.0, total), 1.0 / ord))
+    return where(zero, power(0.0, 1.0 / p), power(where(zero, 1.0, total), 1.0 / p))
+
+
+def _beside(t: Tensor, ord: Any) -> Any:
+    """`ord` as a number that leaves t its dtype, as in NumPy: by a float16 powers have three digits."""
+    if isinstance(ord, np.generic | np.ndarray) and ord.ndim == 0:
+        ord = ord.item()
+    return cast(as_tensor(ord), t._value.dtype.part) if isinstance(ord, TensorCore) else ord
 
 
 def _largest(t: Tensor) -> Callable[..., Tensor]:

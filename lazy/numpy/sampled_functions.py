@@ -30,7 +30,7 @@ from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.sorting import argsort, searchsorted
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import take
-from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast, copied
+from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast, copied
 from loopgrad.lazy.tensor.operands import as_float, normal_axis, vector_operand, whole_number
 from loopgrad.lazy.tensor.promotion import promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -192,7 +192,12 @@ def unwrap(x: ArrayLike, /, discont: float | None = None, axis: int = -1, *, per
     Tensor([0., 3., 6., 9.], dtype=float64)
     """
     t = as_tensor(x)
-    whole = t._value.dtype.is_integer and isinstance(period, int | np.integer)
+    if isinstance(period, np.generic | np.ndarray) and period.ndim == 0:
+        period = period.item()
+    whole = as_tensor(period)._value.dtype.is_integer
+    if whole and isinstance(period, TensorCore):
+        period = cast(period, int64)  # one without a sign has no negative
+    whole = whole and t._value.dtype.is_integer
     t = t if whole else as_float(t)
     d = normal_axis("unwrap", axis, len(t._value.shape))
     if not t._value.shape[d]:

@@ -29,6 +29,7 @@ from loopgrad.lazy.numpy.special_values import isinf, isnan, where
 from loopgrad.lazy.tensor.config import default_dtype
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_float, dtype_refused, whole_number
+from loopgrad.lazy.tensor.promotion import promote
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def kaiser(M: int, beta: ArrayLike) -> Tensor:
     inside = subtract(1.0, multiply(part, part))
     edge = less_equal(inside, 0.0)
     root = where(edge, 0.0, sqrt(where(edge, 1.0, inside)))
-    return divide(i0(multiply(beta, root)), i0(beta))
+    wide = as_float(beta)  # a float16 beta is as good a number as others: its window isn't computed in that
+    wide = wide if wide._weak else cast(wide, promote(wide._value.dtype, part._value.dtype))
+    return divide(i0(multiply(wide, root)), i0(wide))
 
 
 # Below this size the power series, whose terms all have one sign; beyond it sqrt(x) exp(-x) i0(x) as Chebyshev

@@ -14,6 +14,7 @@ M = np.arange(6.0).reshape(2, 3)
 SYSTEM = np.array([[0.0, 2.0], [4.0, 1.0]])
 ROW = lg.asarray(M[None, :1])
 BYTES = np.array([3, 200], np.uint8)
+HALF = lg.asarray([0.5, 3.0, -1.0, 2.0], dtype=lg.float16)
 WINDOW = lg.ones((1, 1, 2))
 
 ALIKE: dict[str, tuple[Any, Any]] = {
@@ -21,6 +22,19 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "arange by an array": (lambda: lg.arange(0, 6, np.array(2)), lambda: lg.arange(0, 6, 2)),
     "arange down from a small integer": (lambda: lg.arange(np.uint8(5), 3, -0.5), lambda: lg.arange(5, 3, -0.5)),
     "unwrap": (lambda: lg.unwrap([0, 3, 6], period=np.int64(4)), lambda: lg.unwrap([0, 3, 6], period=4)),
+    "unwrap by an array": (lambda: lg.unwrap([0, 3, 6], period=np.array(4)), lambda: lg.unwrap([0, 3, 6], period=4)),
+    "unwrap without a sign": (lambda: lg.unwrap(M, period=np.uint8(4)), lambda: lg.unwrap(M, period=4)),
+    "unwrap by a tensor": (lambda: lg.unwrap(M, period=lg.asarray(BYTES)[0]), lambda: lg.unwrap(M, period=3)),
+    "kaiser of 16 bits": (lambda: lg.kaiser(5, np.float16(8.6015625)), lambda: lg.kaiser(5, 8.6015625)),
+    "a norm of 16 bits": (lambda: lg.linalg.norm(M[1], np.float16(2.5)), lambda: lg.linalg.norm(M[1], 2.5)),
+    "a norm of 64 bits": (lambda: lg.vector_norm(HALF, ord=np.float64(3)), lambda: lg.vector_norm(HALF, ord=3)),
+    "a norm by an array": (lambda: lg.linalg.norm(M[1], np.array(3)), lambda: lg.linalg.norm(M[1], 3)),
+    "a norm by a tensor": (lambda: lg.linalg.norm(HALF, lg.asarray(1.5)), lambda: lg.linalg.norm(HALF, 1.5)),
+    "percents of 16 bits": (lambda: lg.percentile(M, np.float16(3)), lambda: lg.percentile(M, 3)),
+    "percents that are a tensor": (lambda: lg.percentile(HALF, lg.asarray(3)), lambda: lg.percentile(HALF, 3)),
+    "a sum's start": (lambda: lg.sum(BYTES, initial=np.int64(2)), lambda: lg.sum(BYTES, initial=2)),
+    "a product's start": (lambda: lg.prod(BYTES, initial=np.array(2)), lambda: lg.prod(BYTES, initial=2)),
+    "a sum's start of 64 bits": (lambda: lg.sum(HALF, initial=np.float64(2)), lambda: lg.sum(HALF, initial=2)),
     "strides": (lambda: lg.conv(ROW, WINDOW, stride=TWO), lambda: lg.conv(ROW, WINDOW, stride=2)),
     "padding": (lambda: lg.conv(ROW, WINDOW, padding=ONE), lambda: lg.conv(ROW, WINDOW, padding=1)),
     "pairs of padding": (lambda: lg.conv(ROW, WINDOW, padding=[ONE]), lambda: lg.conv(ROW, WINDOW, padding=[1])),
