@@ -34,6 +34,7 @@ WORKGROUP_ROW: Final = 16  # and its multiples
 VERY_MANY: Final = 1 << 22  # rows
 SHORTEST_HELD: Final = 8  # elements of a row that comes back
 MOST_LOOKED_AT: Final = 32
+FAR_FEWER: Final = 8  # times, of what rows are made of
 ALONG_ROWS: Final = frozenset({*ELEMENTWISE, "broadcast", "reshape", "const", "iota"})
 SMALL_UPDATE: Final = 4  # updates that are this many times smaller than their table
 
@@ -278,6 +279,8 @@ class Partition:
             if v.node is None or self._in_memory(v):
                 there = there or prod(v.shape) == prod(rows.shape)
                 continue
+            if v.node.op not in ALONG_ROWS and FAR_FEWER * prod(v.shape) <= prod(rows.shape):
+                continue  # stored, where it takes long to make
             if v.node.op not in ALONG_ROWS or len(seen) > MOST_LOOKED_AT:
                 return False
             fresh = [o for o in v.node.operands if o not in seen]

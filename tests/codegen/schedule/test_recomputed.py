@@ -151,3 +151,22 @@ def test_very_many_short_rows_of_differences_are_added_up_by_lanes(n, by_lanes):
     graph, _ = trace(pairs, [TensorType((n, 8), float32)])
     domains = [np.prod(kernel.domain) for kernel in schedule(graph, DEFAULT_OPTIONS).kernels]
     assert (8 * n * n in domains) != by_lanes
+
+
+@pytest.mark.parametrize("extent", [16, 32])
+def test_workgroups_reduce_rows_that_a_small_sum_is_part_of(extent, rng):
+    """Scores and a number for each of the classes, as a mixture's weights and widths give: the classes' own sums are
+    small, and in memory."""
+    n, shape = 6000, (6000, extent)
+
+    def program(x, widths):
+        each = ops.add(x, ops.broadcast(ops.reduce_sum(widths, (1,)), shape, (1,)))
+        over = ops.exp(ops.sub(each, ops.broadcast(ops.reduce_max(each, (1,)), shape, (0,))))
+        return [ops.div(over, ops.broadcast(ops.reduce_sum(over, (1,)), shape, (0,)))]
+
+    graph, _ = trace(program, [TensorType(shape, float32), TensorType((extent, 7), float32)])
+    program = schedule(graph, DEFAULT_OPTIONS)
+    assert sum(np.prod(kernel.domain) == n for kernel in program.kernels) == 0
+    arrays = [rng.normal(size=v.shape).astype(np.float32) for v in graph.inputs]
+    (found,) = interpret_program(program, arrays)
+    np.testing.assert_allclose(found, interpret(graph, arrays)[0], rtol=1e-5)
