@@ -20,6 +20,8 @@ from loopgrad.runtime.vulkan.driver import VulkanDriver
 
 TRIPS: Final = 70_000
 POWERS: Final = 64  # of each invocation
+SPECIAL: Final = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 200.0, -200.0], np.float32)
+SPECIAL_OF: Final = {"Exp2": np.exp2, "Log2": np.log2}
 X: Final[dict[str, np.floating[Any]]] = {"f32": np.float32(1 + 2**-12), "f64": np.float64(1 + 2**-30)}
 
 
@@ -45,6 +47,7 @@ def probed(driver: VulkanDriver, features: Features) -> Features:
         endless_loops=bool(trips[0] == TRIPS),
         widening=bool(compared[0] == 2),
         exponential=exponential(driver),
+        logarithm=logarithm(driver),
         neighbours=neighbours,
         matrices=matrices,
         fragments=tuple([order for order in orders if order is not None]),
@@ -55,9 +58,27 @@ def exponential(driver: VulkanDriver) -> bool:
     """Whether Exp2 of numbers between -1/2 and 1/2 is right to two units in the last place, of others to 21 bits."""
     count = driver.gpu.features.group * POWERS
     given = np.concatenate([np.linspace(-x, x, count // 2, dtype=np.float32) for x in (0.5, 120.0)])
-    got, wanted = run(driver, "exponential_probe", given, POWERS), np.exp2(given.astype(np.float64))
+    got, wanted = run(driver, "function_probe", given, "Exp2", POWERS), np.exp2(given.astype(np.float64))
     units = np.abs(got - wanted) / np.spacing(wanted.astype(np.float32))
     return bool(units[: count // 2].max() <= 2 and units.max() <= 8)
+
+
+def logarithm(driver: VulkanDriver) -> bool:
+    """Whether Log2 is right to 20 bits after the point between 1/2 and 2, and to 20 bits elsewhere, and whether it and
+    Exp2 give infinities, zeros and NaN where these are right."""
+    count = driver.gpu.features.group * POWERS
+    spread = np.exp2(np.linspace(-125, 127, count // 2)).astype(np.float32)
+    given = np.concatenate([spread, np.linspace(0.5, 2, count // 2, dtype=np.float32)])
+    got, wanted = run(driver, "function_probe", given, "Log2", POWERS), np.log2(given.astype(np.float64))
+    right = (np.abs(got - wanted) <= 2.0**-20 * np.maximum(1, np.abs(wanted))).all()
+    return bool(right) and all(_special(driver, name, function) for name, function in SPECIAL_OF.items())
+
+
+def _special(driver: VulkanDriver, name: str, function: np.ufunc) -> bool:
+    """Whether an extended function of what is special is as NumPy's."""
+    given = np.resize(SPECIAL, driver.gpu.features.group)
+    with np.errstate(all="ignore"):
+        return np.array_equal(run(driver, "function_probe", given, name, 1), function(given), equal_nan=True)
 
 
 def fragment_order(driver: VulkanDriver, type: str) -> FragmentOrder | None:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from loopgrad.codegen.targets.gpu.assembler import WARP, MatrixUnits, SubgroupMatrices, Val, Variable, WarpgroupUnits
-from loopgrad.codegen.targets.gpu.emit.binary_exponential import exp_by_power
-from loopgrad.codegen.targets.nvptx.half_functions import BINARY_EXPONENTIAL, LOG2_E, HalfFunctions
+from loopgrad.codegen.targets.gpu.emit.binary_exponential import LOG2_E, exp_by_power
+from loopgrad.codegen.targets.nvptx.half_functions import Halves
 from loopgrad.codegen.targets.nvptx.matrix_units import WarpUnits
 from loopgrad.codegen.targets.nvptx.warp_matrices import WarpMatrices
 from loopgrad.codegen.targets.nvptx.warpgroup_units import PtxWarpgroupUnits
@@ -30,7 +30,7 @@ SCALE: Final = 64  # a power of two, even
 SATURATED: Final = "llvm.nvvm.fma.rn.sat.f"  # x * y + z within 0 and 1
 
 
-class NvptxAssembler(HalfFunctions):
+class NvptxAssembler(Halves):
     """Implements codegen.targets.gpu.assembler.Assembler."""
 
     neighbours, hand_on, wide_sums = WARP, True, True
@@ -73,8 +73,7 @@ class NvptxAssembler(HalfFunctions):
         return self._exp(x) if name == "exp" and x.type == "f32" else None
 
     def near_exp(self, x: Val) -> Val | None:
-        scaled = self._times(x, self.const("f32", LOG2_E))
-        return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {scaled.id}"), "f32")
+        return self._power_of_two(self._times(x, self.const("f32", LOG2_E)))
 
     def across(self, x: Val, distance: int) -> Val:
         return self._exchanged(ACROSS, x, distance, WARP - 1)
@@ -140,10 +139,7 @@ class NvptxAssembler(HalfFunctions):
         def saturated(x: Val, y: Val, z: Val) -> Val:
             return Val(self.called(SATURATED, "float", ", ".join([f"float {v.id}" for v in (x, y, z)])), "f32")
 
-        def power(x: Val) -> Val:
-            return Val(self.called(BINARY_EXPONENTIAL + ".ftz.f", "float", f"float {x.id}"), "f32")
-
-        return exp_by_power(self, x, saturated, power)
+        return exp_by_power(self, x, saturated, self._power_of_two)
 
     # square root
 

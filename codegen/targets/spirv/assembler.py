@@ -12,6 +12,7 @@ from typing import Final
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, Val
 from loopgrad.codegen.targets.gpu.emit.binary_exponential import LOG2_E, exp_by_power
 from loopgrad.codegen.targets.gpu.emit.context import SIZE
+from loopgrad.codegen.targets.gpu.emit.half_functions import HalfFunctions
 from loopgrad.codegen.targets.spirv.assembly import (
     FLOAT_MODES,
     FUNCTION,
@@ -203,7 +204,17 @@ class SpirvAssembler(Words):
         (x, *_) = operands
         if name != "exp" or x.type != "f32" or not self.features.exponential:
             return None
-        return exp_by_power(self, x, self._saturated, lambda x: self.extended("Exp2", "f32", x))
+        return exp_by_power(self, x, self._saturated, self._power_of_two)
+
+    def _power_of_two(self, x: Val) -> Val:
+        return self.extended("Exp2", "f32", x)
+
+    def _binary_logarithm(self, x: Val) -> Val:
+        return self.extended("Log2", "f32", x)
+
+    def _positive_inverse(self, x: Val) -> Val:
+        """To 18 bits below 2**16. Division is rounded to nearest, which takes drivers several times as long."""
+        return self._power_of_two(self.exact("FNegate", "f32", self._binary_logarithm(x)))
 
     def _saturated(self, x: Val, y: Val, z: Val) -> Val:
         bounds = [self.const("f32", value) for value in (0.0, 1.0)]
@@ -224,10 +235,13 @@ class SpirvAssembler(Words):
     def near_exp(self, x: Val) -> Val | None:
         if not self.features.exponential:
             return None
-        return self.extended("Exp2", "f32", self.exact("FMul", "f32", x, self.const("f32", LOG2_E)))
+        return self._power_of_two(self.exact("FMul", "f32", x, self.const("f32", LOG2_E)))
 
     def for_half(self, name: str, half: str, *operands: Val) -> Val | None:
-        return None
+        if not (self.features.exponential and self.features.logarithm):
+            return None
+        functions = HalfFunctions(self, self._power_of_two, self._binary_logarithm, self._positive_inverse)
+        return functions.of(name, half, operands[0])
 
     def approximate(self, name: str, type: str, *operands: Val) -> Val | None:
         return None  # drivers differ too much in what their functions give
@@ -306,6 +320,8 @@ class SpirvAssembler(Words):
             found = [Val(self.raw("CompositeExtract", self.type(word), whole, i), word) for i in range(words)]
         if each == 1:
             return found
+        if type == "f16":
+            return [x for word in found for x in self._halves(word)]
         return [self._narrow(x, type, i) for x in found for i in range(each)]
 
     def store_vector(self, address: Val, values: Sequence[Val]) -> None:
@@ -322,21 +338,28 @@ class SpirvAssembler(Words):
         kind = self.vector(word, words) if words > 1 else self.type(word)
         return self.raw("ConvertUToPtr", self.pointer(PHYSICAL, kind), address.id), kind, words * SIZE[word]
 
+    def _halves(self, word: Val) -> list[Val]:
+        """As a vector, which GPUs' registers are: their instructions take either half of one."""
+        pair = self.raw("Bitcast", self.vector("f16", 2), word.id)
+        return [Val(self.raw("CompositeExtract", self.type("f16"), pair, i), "f16") for i in range(2)]
+
     def _narrow(self, x: Val, type: str, part: int) -> Val:
-        """That part of a word."""
+        """That part of a word, an integer."""
         bits = 8 * SIZE[type]
         if part:
             x = self.inst("ShiftRightLogical", x.type, x, self.const(x.type, part * bits))
-        whole = self.inst("UConvert", f"i{bits}", x)
-        return self.inst("Bitcast", type, whole) if type[0] == "f" else whole
+        return self.inst("UConvert", type, x)
 
     def _joined(self, parts: Sequence[Val]) -> Val:
         """A word of these parts."""
         if len(parts) == 1:
             return parts[0]
+        if parts[0].type == "f16":
+            pair = self.raw("CompositeConstruct", self.vector("f16", 2), *[x.id for x in parts])
+            return Val(self.raw("Bitcast", self.type("i32"), pair), "i32")
         bits, found = 8 * SIZE[parts[0].type], self.const("i32", 0)
         for i, x in enumerate(parts):
-            whole = self.inst("UConvert", "i32", self.inst("Bitcast", f"i{bits}", x) if x.type[0] == "f" else x)
+            whole = self.inst("UConvert", "i32", x)
             moved = self.inst("ShiftLeftLogical", "i32", whole, self.const("i32", i * bits)) if i else whole
             found = self.inst("BitwiseOr", "i32", found, moved) if i else moved
         return found

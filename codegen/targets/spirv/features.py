@@ -74,7 +74,8 @@ class Features:
     isn't, on an H200); elsewhere masks, shifts, quotients, differences, products and selections end with an
     exclusive or with a zero that it can't know.
     `exponential`: Exp2 of 32-bit numbers between -1/2 and 1/2 is right to two units in the last place, of others to 21
-    bits.
+    bits. `logarithm`: Log2 of these is right to 20 bits after the point between 1/2 and 2, and to 20 bits elsewhere,
+    and both give infinities, zeros and NaN where these are right.
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
     time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
@@ -96,6 +97,7 @@ class Features:
     widening: bool = True
     known_bits: bool = True
     exponential: bool = False
+    logarithm: bool = False
     denormals: tuple[int, ...] = ()
     specials: tuple[int, ...] = ()
     nearest: tuple[int, ...] = ()

@@ -67,20 +67,20 @@ def widening_probe(features: Features) -> bytes:
     return module(kernel, features, body)
 
 
-def exponential_probe(features: Features, count: int) -> bytes:
-    """Of `count` elements for each invocation x becomes 2**x."""
+def function_probe(features: Features, function: str, count: int) -> bytes:
+    """Of `count` elements for each invocation x becomes an extended function of it."""
 
     def body(e: Emitter) -> None:
         own = e.resize(e.b.local_id(), "i64", signed=False)
 
-        def power(number: Val) -> None:
+        def replaced(number: Val) -> None:
             further = e.b.inst("IMul", "i64", number, e.b.const("i64", features.group))
             place = e.at(e.table.params[0], e.b.inst("IAdd", "i64", own, further), SIZE["f32"])
-            e.b.store(place, e.b.extended("Exp2", "f32", e.b.load(place, "f32")))
+            e.b.store(place, e.b.extended(function, "f32", e.b.load(place, "f32")))
 
-        counted(e, e.b.const("i64", count), power)
+        counted(e, e.b.const("i64", count), replaced)
 
-    kernel = Kernel("exponential_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
+    kernel = Kernel("function_probe", (1,), (BufferParam(int64, 1, "write"),), Block((KValue(int64),)))
     return module(kernel, features, body)
 
 

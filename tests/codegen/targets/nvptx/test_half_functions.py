@@ -4,6 +4,7 @@ the result has bits enough to be rounded to one."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from scipy import special
 
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.nvptx.half_functions import HalfFunctions
+from loopgrad.codegen.targets.gpu.emit.half_functions import HalfFunctions
+from loopgrad.codegen.targets.nvptx.half_functions import Halves
 
 WANTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "erf": special.erf, "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log10": np.log10,
@@ -19,7 +21,8 @@ WANTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }  # fmt: skip
 BITS = 17
 OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
-    "FAdd": np.add, "FSub": np.subtract, "FOrdGreaterThan": np.greater, "FOrdLessThan": np.less, "Select": np.where,
+    "FAdd": np.add, "FMul": np.multiply, "FNegate": np.negative, "FSub": np.subtract,
+    "FOrdGreaterThan": np.greater, "FOrdLessThan": np.less, "Select": np.where,
 }  # fmt: skip
 HALVES = {"b16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -29,7 +32,7 @@ def normal(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < np.finfo(np.float32).smallest_normal, np.copysign(np.float32(0), x), x)
 
 
-class NumPyHalves(HalfFunctions):
+class NumPyHalves(Halves):
     """Its values are arrays of float32. `error`: of the approximations, in units of what they may be off."""
 
     fast = False
@@ -49,11 +52,12 @@ class NumPyHalves(HalfFunctions):
 
     exact = inst
 
+    def extended(self, name, type, *operands):
+        return self._fma(*operands) if name == "Fma" else self.kept(np.abs(self.arrays[operands[0].id]))
+
     def called(self, function, result, given):
-        x, *others = [self.arrays[operand.split()[1]] for operand in given.split(", ")]
+        x = self.arrays[given.split()[1]]
         off = self.error * np.float32(2.0**-22)
-        if function == "llvm.copysign.f32":
-            return self.kept(np.copysign(x, *others)).id
         if function == "llvm.nvvm.ex2.approx.ftz.f":
             return self.kept(normal(np.exp2(normal(x)) * (1 + off))).id
         assert function == "llvm.nvvm.lg2.approx.f"
@@ -79,15 +83,21 @@ class NumPyHalves(HalfFunctions):
         return self.kept(np.abs(self.arrays[x.id]))
 
 
+def inverse_by_power(b: NumPyHalves, x: Val) -> Val:
+    """As SPIR-V has it."""
+    return b._power_of_two(b.kept(-b.arrays[b._binary_logarithm(x).id]))
+
+
 @pytest.mark.parametrize("error", [-1, 1])
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("name", WANTED)
-def test_every_half(name, half, error):
+@pytest.mark.parametrize("inverse", [NumPyHalves._reciprocal, inverse_by_power])
+def test_every_half(name, half, error, inverse):
     dtype = HALVES[half]
     x = np.arange(1 << 16, dtype=np.uint16).view(dtype).astype(np.float32)
     b = NumPyHalves(error)
     with np.errstate(all="ignore"):
-        made = b.for_half(name, half, b.kept(x))
+        made = HalfFunctions(b, b._power_of_two, b._binary_logarithm, partial(inverse, b)).of(name, half, b.kept(x))
         got, wanted = b.arrays[made.id], WANTED[name](x.astype(np.float64))
         special = ~np.isfinite(wanted) | (np.abs(wanted) > np.finfo(np.float32).max) | (wanted == 0)
         rounded = [array[special].astype(dtype).astype(np.float32) for array in (got, wanted)]
