@@ -11,16 +11,18 @@ from loopgrad.codegen.program import CopyStep, LaunchStep, MatmulStep, RoutineLa
 from loopgrad.codegen.steps import epilogue_slots
 from loopgrad.codegen.targets.gpu.interface import SCRATCH, Dispatch, KernelInterface
 from loopgrad.runtime.gpu.driver import Driver
+from loopgrad.runtime.gpu.hazards import Hazards
 from loopgrad.runtime.gpu.placement import SLOTS, SUPPORT, VOID, ZERO
 from loopgrad.runtime.gpu.recorder import Recorder
 from loopgrad.runtime.gpu.workspace import Workspace
 
 
 class Launches:
-    """`launched`: kernels, in order; `looping`: something launched may have loops, which some drivers stop."""
+    """`launched`: kernels, in order; `looping`: something launched may have loops, which some drivers stop. Each waits
+    for the one before it, but where `hazards` say whether it must."""
 
-    def __init__(self, work: Workspace, recorder: Recorder) -> None:
-        self._work, self._recorder = work, recorder
+    def __init__(self, work: Workspace, recorder: Recorder, hazards: Hazards | None = None) -> None:
+        self._work, self._recorder, self._hazards = work, recorder, hazards
         self._driver: Driver = work.driver
         self.launched: dict[int, None] = {}
         self.looping = False
@@ -28,6 +30,8 @@ class Launches:
     def forget(self) -> None:
         self.launched.clear()
         self.looping = False
+        if self._hazards is not None:
+            self._hazards.forget()
 
     @property
     def may_report(self) -> bool:
@@ -50,13 +54,30 @@ class Launches:
         if kernel.lanes:
             stacks = range(symbols.stacks, symbols.stacks + 2 * len(kernel.stacks))
             scratch = range(symbols.scratch, symbols.scratch + kernel.own_scratch)
-            entries = [SLOTS + slot for slot in slots]
+            arrays = [*[SLOTS + slot for slot in slots], *scratch]
             control = (symbols.control, VOID, ZERO, ZERO, symbols.resident)
-            self._dispatch(k, kernel, self._recorder.table([*entries, *scratch, *control, *stacks]))
+            table = self._recorder.table([*arrays, *control, *stacks])
+            self._begin(kernel.module, arrays, len(slots))
+            self._dispatch(k, kernel, table)
+            self._end(alone=k in self._work.reporting)
             self.launched[k] = None
             self.looping |= kernel.loops or kernel.copies > 0
         for dispatch in kernel.after:
             self._around(dispatch, symbols.scratch, slots)
+
+    def _begin(self, module: int, arrays: Sequence[int], params: int) -> None:
+        """A launch comes next that works on the arrays of these symbols, of which `params` are the module's parameters:
+        behind what it must see. It writes scratch blocks, which come after these."""
+        written = {*self._work.program.written[module], *range(params, len(arrays))}
+        if self._hazards is not None and self._hazards.waits(arrays, written):
+            self._recorder.commands.barrier()
+
+    def _end(self, alone: bool = False) -> None:
+        """`alone`: all that comes after the launch is behind it, because it may stop that."""
+        if self._hazards is None or alone:
+            self._recorder.commands.barrier()
+        if self._hazards is not None and alone:
+            self._hazards.forget()
 
     def _dispatch(self, k: int, kernel: KernelInterface, table: int) -> None:
         recorder, resident = self._recorder, self._work.heap.residents[k]
@@ -82,11 +103,13 @@ class Launches:
             return
         self.looping = True
         table = self._recorder.table([*arrays, SUPPORT, VOID, ZERO, ZERO, ZERO])
+        self._begin(module, arrays, len(arrays))
         pipeline = self._work.loaded.pipeline(module)
         if tiles:
             self._recorder.tiled(pipeline, tiles, table, min(tiles, self._driver.filling(pipeline, unlike)))
         else:
             self._recorder.plain(pipeline, lanes, table)
+        self._end()
 
     def supported(self, by: int | None, arrays: Sequence[int]) -> None:
         """Do a step by the support launch of that number."""

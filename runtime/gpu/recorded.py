@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loopgrad.runtime.gpu.hazards import Hazards
 from loopgrad.runtime.gpu.launches import Launches
 from loopgrad.runtime.gpu.memory import Allocation
 from loopgrad.runtime.gpu.step_walk import StepWalk
@@ -20,7 +21,7 @@ class Recorded:
     def __init__(self, work: Workspace) -> None:
         self._work = work
         self._recorder = work.recorder
-        self._launches = Launches(work, self._recorder)
+        self._launches = Launches(work, self._recorder, Hazards(work.program, work.placement))
         self.recorded = False
 
     def run(self, inputs: Sequence[Allocation]) -> None:

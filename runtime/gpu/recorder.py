@@ -97,27 +97,31 @@ class Recorder:
         along = groups * pipeline.group
         for first, end in self._ranges(-(-lanes // along), 1):
             self.commands.dispatch(pipeline, groups, (table, 1, along, first, end, lanes))
-        self.commands.barrier()
 
     def stacked(self, pipeline: Any, lanes: int, table: int, resident: int) -> None:
         """`resident` lanes at a time, each with its stacks."""
         groups = resident // pipeline.group
         for first, end in self._ranges(-(-lanes // resident), 1):
+            self._behind(first)
             self.commands.dispatch(pipeline, groups, (table, 1, resident, first, end, lanes))
-            self.commands.barrier()
 
     def tiled(self, pipeline: Any, tiles: int, table: int, groups: int) -> None:
         """A workgroup per tile, `groups` of them at a time."""
         for first, end in self._ranges(-(-tiles // groups), 1):
+            self._behind(first)
             self.commands.dispatch(pipeline, groups, (table, 1, groups, first, end, tiles))
-            self.commands.barrier()
 
     def ordered(self, pipeline: Any, lanes: int, table: int, copies: int, loops: bool) -> None:
         """`copies` invocations, each a stretch of lanes in order."""
         stretch = -(-lanes // copies)
         groups = -(-copies // pipeline.group)
         for first, end in self._ranges(stretch, 1 if loops else PASSES_IN_ORDER):
+            self._behind(first)
             self.commands.dispatch(pipeline, groups, (table, stretch, 1, first, end, lanes))
+
+    def _behind(self, first: int) -> None:
+        """Dispatches of one launch, but for the first, come after each other."""
+        if first:
             self.commands.barrier()
 
     def _ranges(self, passes: int, step: int) -> list[tuple[int, int]]:

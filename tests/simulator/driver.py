@@ -90,23 +90,25 @@ def symbols(code: bytes) -> list[str]:
 
 
 class Commands:
+    """Those between two barriers run in their order, and in the next run in the other one: a driver may do either."""
+
     def __init__(self) -> None:
-        self.count = 0
-        self._work: list[Callable[[], Any]] = []
+        self.begin()
+        self._backwards = True
 
     def begin(self) -> None:
         self.count = 0
-        self._work = []
+        self._work: list[list[Callable[[], Any]]] = [[]]
 
     def _add(self, work: Callable[[], Any]) -> None:
-        self._work.append(work)
+        self._work[-1].append(work)
         self.count += 1
 
     def dispatch(self, pipeline: Pipeline, groups: int, push: Push) -> None:
         self._add(lambda: pipeline.dispatch(groups, push))
 
     def barrier(self) -> None:
-        """Commands run one after the other."""
+        self._work.append([])
 
     def copy(self, source: Allocation, target: Allocation, size: int) -> None:
         self._add(lambda: ctypes.memmove(target.address, source.address, size))
@@ -124,8 +126,10 @@ class Commands:
         self.repeat()
 
     def repeat(self) -> None:
-        for work in self._work:
-            work()
+        for beside in self._work:
+            for work in reversed(beside) if self._backwards else beside:
+                work()
+        self._backwards = not self._backwards
 
 
 class SimulatorDriver:

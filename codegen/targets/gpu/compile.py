@@ -56,7 +56,7 @@ class _Kernels:
 
     def __init__(self, image: ImageBuilder, options: Options) -> None:
         self.image, self.options, self.geometry = image, options, image.geometry
-        self.count = 0
+        self.written: list[tuple[int, ...]] = []  # of each number
         self._known: dict[tuple[str, bool, LaneMapping], int] = {}
 
     def own(self, kernel: Kernel, fast: bool, shape: LaneMapping) -> int:
@@ -65,9 +65,9 @@ class _Kernels:
         if key in self._known and not (kernel.stacks or kernel.errors):
             return self._known[key]
         self.image.add(kernel, fast, shape)
-        self._known[key] = self.count
-        self.count += 1
-        return self.count - 1
+        self._known[key] = number = len(self.written)
+        self.written.append(tuple([i for i, param in enumerate(kernel.params) if param.access != "read"]))
+        return number
 
     def add(self, kernel: Kernel, plan: LaneMapping = UNTILED) -> int:
         """A support kernel's number."""
@@ -106,6 +106,7 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
         residuals=program.residuals,
         notes=tuple(found),
         arena=arena(done.program, interfaces),
+        written=tuple(kernels.written),
         routines=(*dict.fromkeys(met), *done.routines),
     )
     stages = {stage: partial(texts.__getitem__, stage) for stage in texts}

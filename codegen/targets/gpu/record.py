@@ -48,7 +48,7 @@ class Module:
 @dataclass(frozen=True)
 class ProgramRecord:
     """`support`: launches that steps name in `by`. `arena`: the temporaries without memory of their own, and the
-    scratch blocks of each kernel."""
+    scratch blocks of each kernel. `written`: of each module, which of its parameters its lanes write."""
 
     slots: tuple[ArraySlot, ...]
     inputs: tuple[int, ...]
@@ -61,6 +61,7 @@ class ProgramRecord:
     residuals: tuple[Residual, ...]
     notes: tuple[str, ...]
     arena: Arena
+    written: tuple[tuple[int, ...], ...]
     routines: tuple[RoutineRow, ...] = ()
 
     @cached_property
