@@ -35,7 +35,7 @@ class Narrow:
 
     def dots(self, number: int) -> str:
         """Adds to numbers beside each other the sums of the products of that many rows with a vector: of each
-        ACCUMULATORS x width sums, added up in a tree, then the rest."""
+        ACCUMULATORS x width sums, added up in a tree. Lanes beyond the end are masked: rows may be short."""
         t, vector, scalar, step = IrText(), self.vector, self.scalar, ACCUMULATORS * self.width
         rows = [t.at(scalar, "%a", t.mul("%stride", r)) for r in range(number)]
         sums = [[t.variable(vector, "zeroinitializer") for _ in range(ACCUMULATORS)] for _ in rows]
@@ -50,25 +50,28 @@ class Narrow:
                     for place, held in zip(places, sums, strict=True):
                         new = self.fused(t, vector, t.load(vector, place, i), factor, t.load(vector, held[i]))
                         t.put(f"store {vector} {new}, ptr {held[i]}")
+        with t.loop("%count", self.width, rest) as p:  # once, or never
+            mask = lanes_below(t, self.width, t.let(f"sub i64 %count, {p}"))
+            factor = self.loaded(t, t.at(scalar, "%b", p), mask)
+            for row, held in zip(rows, sums, strict=True):
+                term = self.loaded(t, t.at(scalar, row, p), mask)
+                t.put(f"store {vector} {self.fused(t, vector, term, factor, t.load(vector, held[0]))}, ptr {held[0]}")
         totals = []
         for held in sums:
             parts = [t.load(vector, total) for total in held]
             while len(parts) > 1:
                 parts = [t.let(f"fadd {vector} {a}, {b}") for a, b in zip(parts[::2], parts[1::2], strict=True)]
             totals += parts
-        found = [t.variable(scalar, total) for total in self.across(t, totals)]
-        with t.loop("%count", 1, rest) as p:
-            factor = t.load(scalar, t.at(scalar, "%b", p))
-            for row, total in zip(rows, found, strict=True):
-                new = self.fused(t, scalar, t.load(scalar, t.at(scalar, row, p)), factor, t.load(scalar, total))
-                t.put(f"store {scalar} {new}, ptr {total}")
-        for r, total in enumerate(found):
+        for r, total in enumerate(self.across(t, totals)):
             place = t.at(scalar, "%to", r)
-            new = t.let(f"fadd {scalar} {t.load(scalar, place)}, {t.load(scalar, total)}")
+            new = t.let(f"fadd {scalar} {t.load(scalar, place)}, {total}")
             t.put(f"store {scalar} {new}, ptr {place}, align 1")
         t.put("ret void")
         arguments = "ptr %to, ptr %a, i64 %stride, ptr %b, i64 %count"
         return t.function(f"internal void @dots{number}.{self.suffix}({arguments}) noinline")
+
+    def loaded(self, t: IrText, place: str, mask: str) -> str:
+        return masked_load(t, self.vector, f"v{self.width}{self.suffix}", (place, self.bytes), mask)
 
     def across(self, t: IrText, vectors: Sequence[str]) -> Sequence[str]:
         """The sum of each vector's lanes, halves onto halves; those of two vectors at once where there are more."""
@@ -206,3 +209,18 @@ def splat(t: IrText, scalar: str, width: int, value: str) -> str:
     one = t.let(f"insertelement <{width} x {scalar}> poison, {scalar} {value}, i64 0")
     zeros = f"<{width} x i32> zeroinitializer"
     return t.let(f"shufflevector <{width} x {scalar}> {one}, <{width} x {scalar}> poison, {zeros}")
+
+
+def lanes_below(t: IrText, width: int, count: str) -> str:
+    """A mask of those whose number is below the count."""
+    type = f"<{width} x i64>"
+    one = t.let(f"insertelement {type} poison, i64 {count}, i64 0")
+    every = t.let(f"shufflevector {type} {one}, {type} poison, <{width} x i32> zeroinitializer")
+    return t.let(f"icmp ult {type} <{', '.join(f'i64 {i}' for i in range(width))}>, {every}")
+
+
+def masked_load(t: IrText, vector: str, kind: str, place: tuple[str, int], mask: str) -> str:
+    """The lanes that the mask has, from a place of that alignment, and zeros."""
+    masks = vector[: vector.index("x")] + "x i1>"
+    given = f"ptr align {place[1]} {place[0]}, {masks} {mask}, {vector} zeroinitializer"
+    return t.let(f"call {vector} @llvm.masked.load.{kind}.p0({given})")

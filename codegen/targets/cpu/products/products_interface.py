@@ -80,14 +80,14 @@ def _is_narrow(step: MatmulStep) -> bool:
 
 def _is_small(step: MatmulStep) -> bool:
     """Whether rows of `right` are a vector or few, and so few elements are sums that those stay in registers, or terms
-    so few that sums of vectors of them would be mostly ends."""
+    so few that sums of vectors of them would be mostly ends. By one vector there are no lanes for columns."""
     m, k, n = step.m, step.k, step.n
     if step.transpose_right:
         return False
     if min(m, n) >= NARROW:
         return n <= FEW_COLUMNS or max(m, k, n) <= SMALL
     if not step.transpose_left and m > n:
-        return k <= FEW_TERMS
+        return k <= FEW_TERMS and n > 1
     return min(m, n) > 1 and max(m, n) <= FEW_COLUMNS
 
 

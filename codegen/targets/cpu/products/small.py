@@ -8,7 +8,7 @@ up in the order of a tile's, so the bits are the same.
 from __future__ import annotations
 
 from loopgrad.codegen.targets.cpu.ir_text import IrText
-from loopgrad.codegen.targets.cpu.products.narrow import splat
+from loopgrad.codegen.targets.cpu.products.narrow import lanes_below, masked_load, splat
 from loopgrad.codegen.targets.cpu.products.products_interface import DEPTH, SHAPE
 
 
@@ -40,20 +40,13 @@ class Small:
             stop = t.least(t.add(start, s["tile_m"]), s["m"])
             places = [t.at(scalar, a, t.mul(number, size)) for a, size in zip((left, right, out), sizes, strict=True)]
             with t.loop(s["k"], DEPTH) as p, t.loop(s["n"], self.width) as j:
-                mask = self.mask(t, t.let(f"sub i64 {s['n']}, {j}"))
+                mask = lanes_below(t, self.width, t.let(f"sub i64 {s['n']}, {j}"))
                 with t.loop(stop, self.rows, start) as i:
                     self.some_rows(t, (places[0], places[1], places[2]), s, (i, stop, j, p), mask)
         t.put("ret void")
         return t.function(
             f"internal void @small.{self.suffix}(ptr %job, i64 %chunk, ptr %worker, ptr %control) noinline"
         )
-
-    def mask(self, t: IrText, count: str) -> str:
-        """Which lanes are below the count."""
-        type = f"<{self.width} x i64>"
-        one = t.let(f"insertelement {type} poison, i64 {count}, i64 0")
-        every = t.let(f"shufflevector {type} {one}, {type} poison, <{self.width} x i32> zeroinitializer")
-        return t.let(f"icmp ult {type} <{', '.join(f'i64 {i}' for i in range(self.width))}>, {every}")
 
     def some_rows(
         self, t: IrText, places: tuple[str, str, str], s: dict[str, str], at: tuple[str, str, str, str], mask: str
@@ -84,5 +77,4 @@ class Small:
             t.put(f"call void @llvm.masked.store.{kind}.p0({given})")
 
     def loaded(self, t: IrText, place: str, mask: str) -> str:
-        given = f"ptr align {self.bytes} {place}, {self.masks} {mask}, {self.vector} zeroinitializer"
-        return t.let(f"call {self.vector} @llvm.masked.load.v{self.width}{self.suffix}.p0({given})")
+        return masked_load(t, self.vector, f"v{self.width}{self.suffix}", (place, self.bytes), mask)

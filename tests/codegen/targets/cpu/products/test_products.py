@@ -33,6 +33,7 @@ SHAPES = [
     (40, 16, 16, 16), (7, 9, 31, 30), (3, 29, 8, 17), (2, 48, 37, 41),
     (3, 7, 79, 1100), (2, 1100, 66, 3), (1, 2, DEEP + 77, 5), (1, 7, 3, 7), (1, 5000, 9, 2),
     (1, 5, DEPTH + 30, 14), (2, 600, DEPTH + 9, 13), (1, 11, 530, 2100), (1, 2100, 20, 5), (1, 1, 600, 6),
+    (1, 2100, 17, 1), (3, 70, 24, 1), (2, 1, 31, 90),
 ]  # fmt: skip
 EMPTY = [(0, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0), (2, 3, 0, 5)]
 
@@ -97,6 +98,21 @@ def test_what_is_not_finite_stays_in_its_rows_and_columns(host: Native) -> None:
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(np.isposinf(got), np.isposinf(want))
     assert np.isfinite(got[0, :3, :69]).all()
+
+
+@pytest.mark.parametrize("dtype", EXPORTS)
+def test_rows_by_a_vector_read_nothing_beyond_their_ends(host: Native, dtype: str) -> None:
+    """The last vector of a row of 21 terms reaches into the next row, whose numbers are not finite."""
+    left, right = factors(1, 77, 21, 1, dtype)
+    left[0, 1::2] = np.nan
+    left[0, 3::4] = np.inf
+    want = left[0, ::2].astype(np.float64) @ right[0, :, 0].astype(np.float64)
+    np.testing.assert_allclose(host(left, right, (False, False))[0, ::2, 0], want, rtol=1e-4, atol=1e-5)
+
+
+def test_by_one_vector_sums_are_by_vectors_of_terms() -> None:
+    words = dict(zip(SHAPE, shape_words(MatmulStep(0, 1, 2, 1, 16384, 24, 1)), strict=True))
+    assert (words["narrow"], words["small"]) == (1, 0)
 
 
 @pytest.mark.parametrize("dtype", EXPORTS)
