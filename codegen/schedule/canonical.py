@@ -10,6 +10,7 @@ products, reductions of what is transposed -> in the order of memory, on GPUs (`
 reduction of no elements, and the like  ->  const, or the operand
 reduce over leading and trailing dims   ->  the trailing dims first, then the others
 reduce of (k, n, m) over n, m small     ->  m reductions of rows, side by side
+reduce over dims with kept ones between ->  the innermost first, where few elements are kept, on GPUs
 product of few elements, many terms     ->  sum of products of slices (`deep_products`)
 reduce of (n, m) over n, m small        ->  two reductions, over blocks and within them
 reduce of columns that goes back there  ->  reduce of rows of the transposed array, on GPUs (`columns`)
@@ -24,7 +25,9 @@ scatter {kind=set}, order matters       ->  the winner of each element by scatte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 from typing import Final
 
 from loopgrad.codegen.lower.control import memory_source
@@ -290,6 +293,8 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     first = min(wide)
     leading = wide == {d for d in range(first, max(wide) + 1) if shape[d] != 1}
     count, kept = prod(shape[a] for a in wide), type.size
+    if not leading and not in_order and _blocks(count, kept, MUCH, MOST_LANES) > 1:
+        return [_run_by_run(node, builder)]
     if not leading or trailing or kept <= FEW_COLUMNS:
         return None
     before, after = shape[:first], shape[max(wide) + 1 :]
@@ -302,6 +307,24 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     columns = builder.value("reshape", operand, shape=(*before, count, *after))
     found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH, many)
     return [builder.value("reshape", found, shape=type.shape)]
+
+
+def _run_by_run(node: Node, builder: GraphBuilder) -> Value:
+    """Of reduced dims with kept ones in between: the innermost first, as columns, which lanes side by side read in the
+    order of memory; rows that are left at the end, which are short, at last. Else the few lanes of what is kept would
+    do all the work."""
+    operand, type = node.operands[0], node.results[0].type
+    assert isinstance(type, TensorType)
+    dims = [(d in node.attrs["axes"], n) for d, n in enumerate(operand.shape) if n != 1]
+    runs = [(reduced, prod(n for _, n in run)) for reduced, run in groupby(dims, key=itemgetter(0))]
+    found = operand
+    while inner := [d for d, (reduced, _) in enumerate(runs[:-1]) if reduced]:
+        whole = builder.value("reshape", found, shape=tuple([n for _, n in runs]))
+        found = _in_blocks(node.op, whole, inner[-1], builder, MUCH, MOST_LANES)
+        del runs[inner[-1]]
+    if runs[-1][0]:
+        found = builder.value(node.op, found, axes=(len(runs) - 1,))
+    return builder.value("reshape", found, shape=type.shape)
 
 
 def _column_by_column(node: Node, builder: GraphBuilder, first: int, end: int) -> Value:
