@@ -147,9 +147,10 @@ class Reduction:
 @dataclass(frozen=True, slots=True)
 class RunningTotal:
     """The domain is `shape` = (outer, extent, inner), with boundaries between these three. Element i of `param` becomes
-    what the terms of lane i and of those before it along the middle dim make (after it, where `reverse`). kind: add
-    mul min max; or function, an associative one of elements: then a term is numbers of the dtypes `leaves`, and those
-    of the results that are `taken` go to `param` and the parameters behind it, one each."""
+    what the terms of lane i and of those before it along the middle dim make (after it, where `reverse`), rounded
+    where that has a narrower dtype. kind: add mul min max; or function, an associative one of elements: then a term is
+    numbers of the dtypes `leaves`, and those of the results that are `taken` go to `param` and the parameters behind
+    it, one each."""
 
     kind: str
     dtype: DType

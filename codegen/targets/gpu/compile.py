@@ -23,6 +23,7 @@ from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
 from loopgrad.codegen.targets.gpu.lanes.joined_sums import with_joined_sums
 from loopgrad.codegen.targets.gpu.lanes.joined_tables import with_joined_tables
 from loopgrad.codegen.targets.gpu.lanes.layout import interface, notes, plan, ways
+from loopgrad.codegen.targets.gpu.lanes.narrow_totals import with_narrow_totals
 from loopgrad.codegen.targets.gpu.lanes.plan import UNTILED, Geometry, LaneMapping
 from loopgrad.codegen.targets.gpu.lanes.product_epilogues import with_epilogues
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
@@ -77,7 +78,8 @@ class _Kernels:
 def compile_for(program: Program, options: Options, image: ImageBuilder) -> Artifact[ProgramRecord]:
     """Everything a device needs to run `program`."""
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
-    launched = with_stack_rows(with_joined_sums(with_running_terms(straightened)))
+    totalled = with_narrow_totals(with_running_terms(straightened))
+    launched = with_stack_rows(with_joined_sums(totalled))
     launched = with_joined_tables(with_pieces(launched))
     program = with_epilogues(with_row_stages(launched, image.geometry))
     parted = [in_parts(kernel, options, image.geometry.wide) for kernel in program.kernels]

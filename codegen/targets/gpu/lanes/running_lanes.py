@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from loopgrad.codegen.kernel.nodes import RunningTotal
+from loopgrad.codegen.scalar.conversions import convert
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type, register_type
 from loopgrad.codegen.targets.gpu.emit.loops import counted, emit_loop
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
+from loopgrad.codegen.targets.gpu.emit.recipes import ScalarOps
 from loopgrad.codegen.targets.gpu.lanes.partials import GroupArray, Partial
 from loopgrad.codegen.targets.gpu.lanes.running_plan import RunningTiles
 from loopgrad.codegen.targets.gpu.lanes.running_tile import OwnRow, RunningTile
@@ -229,11 +231,13 @@ class DealtLanes:
         tile.place(position, ahead)
         place = self.place(e.position)
         for leaf, param in self.results:
-            dtype, address = self.leaves[leaf], e.element(param, e.lane)
+            dtype, address = e.kernel.params[param].dtype, e.element(param, e.lane)
+            found = [self.arrays[leaf].get(place)] if many == 1 else self.arrays[leaf].get_side(place, many)
+            if dtype is not self.leaves[leaf]:
+                found = [convert(ScalarOps(e), value, self.leaves[leaf], dtype) for value in found]
             if many == 1:
-                b.store(address, to_memory(e, self.arrays[leaf].get(place), dtype))
+                b.store(address, to_memory(e, found[0], dtype))
                 continue
-            found = self.arrays[leaf].get_side(place, many)
             size = SIZE[memory_type(dtype)]
             if many * size >= WORD:
                 store_side(e, address, found, dtype)
