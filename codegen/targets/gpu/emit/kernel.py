@@ -162,23 +162,19 @@ def rectangles(e: Emitter, product: Product | MatrixProduct, results: StoredProd
 def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> None:
     """Each tile of rows through all stages, with a barrier after each whose results others may read next."""
     assert plan.tiles is not None
-    if plan.members is not None:
-        start = prologue(kernel, b, 0)
-        first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
-        unit = first.resize(b.group_id(), "i64", signed=False)
-        rows = RegisterRows(first, plan.members, emit_block)
-        stride(first, start.words, unit, shared_idle(first), rows.emit)
-        return
-    blocks, left = batches(kernel, plan.tiles), 0
+    blocks = batches(kernel, plan.tiles)
     start, places = prologue(kernel, b, len(blocks)), reduction_places(kernel, plan.tiles, blocks)
     first = Emitter(kernel, b, fast, table=start.table, reporting=start.reporting)
+    unit, tables = first.resize(b.group_id(), "i64", signed=False), stage_tables(kernel, start.table, places)
+    if plan.members is not None:
+        rows = RegisterRows(first, plan, tables, emit_block)
+        stride(first, start.words, unit, shared_idle(first), rows.emit)
+        return
     arrays = StageArrays(first, kernel, plan)
     stages = []
-    for stage, tiles in zip(kernel.stages, plan.stages, strict=True):
-        table = replace(start.table, partials=places[left:])
+    for stage, tiles, table in zip(kernel.stages, plan.stages, tables, strict=True):
         e = Emitter(stage, b, fast, table=table, reporting=start.reporting, arrays=arrays.of(stage))
         stages.append((e, tiles, ShortRows(e, tiles) if tiles.row_length else None))
-        left += 0 if reduces_rows(stage, kernel.domain[0]) else len(stage.reductions)
     meets = barriers(kernel, plan)
 
     def run(number: Val) -> None:
@@ -190,8 +186,17 @@ def emit_stages(kernel: Kernel, b: Assembler, fast: bool, plan: LaneMapping) -> 
             if barrier:
                 b.barrier()
 
-    unit = first.resize(b.group_id(), "i64", signed=False)
     stride(first, start.words, unit, shared_idle(first), run)
+
+
+def stage_tables(kernel: Kernel, table: KernelTable, places: Sequence[tuple[int, int, int]]) -> list[KernelTable]:
+    """The table as each stage sees it. `places`: of what the kernel leaves of reductions of all rows, stage by
+    stage."""
+    found, left = list[KernelTable](), 0
+    for stage in kernel.stages:
+        found.append(replace(table, partials=places[left:]))
+        left += 0 if reduces_rows(stage, kernel.domain[0]) else len(stage.reductions)
+    return found
 
 
 def shared_params(kernel: Kernel, b: Assembler, plan: LaneMapping, table: KernelTable, block: int) -> SharedParams:

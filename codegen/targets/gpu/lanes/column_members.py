@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
-from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers, reduced_rows
-from loopgrad.codegen.targets.gpu.lanes.row_members import apart
+from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
+from loopgrad.codegen.targets.gpu.lanes.row_members import apart, reduce_alike
 
 SIDES: Final = (32, 16, 8)  # columns of a workgroup
 LARGEST_GROUP: Final = 1024
@@ -40,7 +40,7 @@ class ColumnTiles(NamedTuple):
 def column_members(kernel: Kernel, geometry: Geometry) -> ColumnTiles | None:
     """How the columns of a kernel with stages lie; None where invocations can't hold them."""
     rows, length = kernel.domain
-    if not apart(kernel) or any(s.reductions and reduced_rows(s) != (rows, length) for s in kernel.stages):
+    if not apart(kernel) or not reduce_alike(kernel):
         return None
     largest = LARGEST_GROUP if geometry.asked_memory else geometry.group
     words, found = _live_words(kernel), []

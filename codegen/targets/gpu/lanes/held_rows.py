@@ -3,11 +3,12 @@
 What an invocation makes of its elements it keeps for the next stage. What a stage reduces, members fold first each for
 itself, then in a tree over all of a row, by exchanging registers where the target has instructions for that, else by
 memory of the workgroup, as the warps do that have a long row together; afterwards each of them has the row's number.
+Of what a stage reduces of all rows, as a loss beside its derivatives, each tile leaves its number, as elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 from loopgrad.codegen.kernel.nodes import Block, Kernel, Reduction
 from loopgrad.codegen.math.compensated import balanced
 from loopgrad.codegen.targets.gpu.assembler import Val
-from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, LaneArray
+from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, KernelTable, LaneArray
 from loopgrad.codegen.targets.gpu.emit.memory_form import to_memory
 from loopgrad.codegen.targets.gpu.lanes.exchanged import folded_by_exchange
 from loopgrad.codegen.targets.gpu.lanes.partials import (
@@ -27,8 +28,9 @@ from loopgrad.codegen.targets.gpu.lanes.partials import (
     number,
     with_terms,
 )
-from loopgrad.codegen.targets.gpu.lanes.plan import RowMembers
-from loopgrad.codegen.targets.gpu.lanes.tiles import digits, emit_together, short
+from loopgrad.codegen.targets.gpu.lanes.plan import LaneMapping
+from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows
+from loopgrad.codegen.targets.gpu.lanes.tiles import Tile, digits, emit_together, fold_group, short
 from loopgrad.codegen.targets.gpu.lanes.warp_partials import added_by_exchange, in_f64, widened_sum
 
 MOST_AT_ONCE: Final = 16  # lanes whose operations are written one beside the other; of more
@@ -53,8 +55,12 @@ class _Registers:
 class RegisterRows:
     """The rows of a kernel with stages. `emit` is the program of a tile: as many rows as a workgroup has."""
 
-    def __init__(self, e: Emitter, shape: RowMembers, emit_block: EmitOps) -> None:
-        self.e, self.b, self.shape, self.emit_block = e, e.b, shape, emit_block
+    def __init__(self, e: Emitter, plan: LaneMapping, tables: Sequence[KernelTable], emit_block: EmitOps) -> None:
+        """`tables`: those of the stages."""
+        shape, tiles = plan.members, plan.tiles
+        assert shape is not None, "rows are held"
+        assert tiles is not None, "in tiles"
+        self.e, self.b, self.shape, self.tiles, self.tables, self.emit_block = e, e.b, shape, tiles, tables, emit_block
         self.rows, self.length = e.kernel.domain
         own = e.b.local_id()
         self.across = e.b.group // shape.members  # rows of a tile
@@ -90,25 +96,37 @@ class RegisterRows:
             (n, slot): GroupPartials(self.e, r, count)
             for n, stage in enumerate(kernel.stages)
             for slot, r in enumerate(stage.reductions)
-            if not in_f64(self.e, r)
+            if reduces_rows(stage, self.rows) and not in_f64(self.e, r)
         }
 
     def emit(self, tile: Val) -> None:
-        e, b, kernel = self.e, self.b, self.e.kernel
-        first = b.inst("IMul", "i64", tile, b.const("i64", self.across))
-        row, last = e.offset(first, e.resize(self.near, "i64", signed=False)), b.const("i64", self.rows - 1)
-        row = short(e, e.select(b.inst("SLessThan", "bool", row, last), row, last))
+        e, b, kernel, row = self.e, self.b, self.e.kernel, self._row(tile)
         arrays: dict[int, LaneArray] = {
             param: _Registers(kernel.stages[0].params[param].size == self.rows)
             for param in range(len(kernel.params), len(kernel.stages[0].params))
         }
-        for n, stage in enumerate(kernel.stages):
-            inner = Emitter(stage, b, e.fast, table=e.table, reporting=e.reporting, arrays=arrays)
-            self._stage(inner, n, row)
+        for n, (stage, table) in enumerate(zip(kernel.stages, self.tables, strict=True)):
+            inner = Emitter(stage, b, e.fast, table=table, reporting=e.reporting, arrays=arrays)
+            self._stage(inner, n, tile, row)
         if self.parts > 1:
             b.barrier()
 
-    def _stage(self, e: Emitter, n: int, row: Val) -> None:
+    def _row(self, tile: Val) -> Val:
+        """The invocation's; of a last tile the last one, where there are none left."""
+        row, last = self._number(tile), self.b.const("i64", self.rows - 1)
+        return short(self.e, self.e.select(self.b.inst("SLessThan", "bool", row, last), row, last))
+
+    def _number(self, tile: Val) -> Val:
+        first = self.b.inst("IMul", "i64", tile, self.b.const("i64", self.across))
+        return self.e.offset(first, self.e.resize(self.near, "i64", signed=False))
+
+    def there(self, tile: Val) -> Val | None:
+        """Whether the invocation's row is its alone; None: always."""
+        if self.rows % self.across == 0:
+            return None
+        return self.b.inst("SLessThan", "bool", self._number(tile), self.b.const("i64", self.rows))
+
+    def _stage(self, e: Emitter, n: int, tile: Val, row: Val) -> None:
         body, domain = e.kernel.body, e.kernel.domain
         if prod(domain) == self.rows:
             e.lane = row
@@ -126,7 +144,8 @@ class RegisterRows:
             for beside in range(shape.side):
                 position = self.positions[turn * shape.side + beside]
                 enter.append(partial(self._enter, e, position, start, wide, (*outer, *indices), beside))
-        folds = _Folds(self, e, n, row)
+        of_all = e.kernel.reductions and not reduces_rows(e.kernel, self.rows)
+        folds = _Totals(self, e, n, row, tile) if of_all else _Folds(self, e, n, row)
         at_once = len(enter) if len(enter) <= MOST_AT_ONCE else max(SOME_AT_ONCE, shape.side)
         at_once = shape.at_once or at_once
         for first in range(0, len(enter), at_once):
@@ -206,9 +225,13 @@ class _Folds:
         r, side = e.kernel.reductions[slot], self.rows.shape.side
         none, counted = nothing(e, r), []
         for place, x in enumerate(terms, self.first):
-            inside = self.rows.inside[place // side]
+            inside = self._counts(self.rows.inside[place // side])
             counted.append(x if inside is None else e.select(inside, x, none[0]))
         self.given[slot] = with_terms(e, r, self.given[slot], counted)
+
+    def _counts(self, inside: Val | None) -> Val | None:
+        """Whether an element does that is the invocation's alone in its row; None: always."""
+        return inside
 
     def finish(self) -> None:
         """All lanes have given what they have."""
@@ -228,3 +251,20 @@ class _Folds:
 
     def join(self, e: Emitter, slot: int, partial: Partial) -> None:
         raise AssertionError("rows are folded from the terms of their lanes")
+
+
+class _Totals(_Folds):
+    """The same of all rows: what a tile has of them is left in scratch memory."""
+
+    def __init__(self, rows: RegisterRows, e: Emitter, n: int, row: Val, tile: Val) -> None:
+        super().__init__(rows, e, n, row)
+        self.tile, self.there = tile, rows.there(tile)
+
+    def _counts(self, inside: Val | None) -> Val | None:
+        if inside is None or self.there is None:
+            return inside if self.there is None else self.there
+        return self.e.both(self.there, inside)
+
+    def finish(self) -> None:
+        tiles = self.rows.tiles
+        fold_group(self.e, tiles, Tile(self.e, tiles, self.tile), [*self.given.values()])

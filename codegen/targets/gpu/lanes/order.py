@@ -190,7 +190,7 @@ class LaneOrder:
         if self.tiles.partials:
             folds = invocation_folds(self.e, self.tiles)
             self._contribute(tile, folds)
-            fold_group(self.e, self.tiles, tile, folds)
+            fold_group(self.e, self.tiles, tile, [fold.get() for fold in folds])
 
     def _lane_at(self, at: Val) -> Val:
         """The place in the tile of the lane at this position of the order."""

@@ -15,6 +15,7 @@ from math import prod
 from loopgrad.codegen.kernel.linear_index import Linear, linear
 from loopgrad.codegen.kernel.nodes import Block, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.rebuild import Rebuilder
+from loopgrad.codegen.targets.gpu.lanes.plan import reduced_rows
 from loopgrad.graph.types import int64
 
 
@@ -76,7 +77,7 @@ def in_layout(kernel: Kernel, layout: RowLayout) -> Kernel | None:
     """The kernel, whose lanes are numbered as the elements lie, or, where it reduces rows, row by row, with lanes that
     are numbered row by row."""
     in_rows = with_rows(kernel, layout.rows, layout.length)
-    if layout.beside == 1 or kernel.reductions:
+    if layout.beside == 1 or (kernel.reductions and reduced_rows(kernel) == (layout.rows, layout.length)):
         return in_rows
     if in_rows is not None and beside(in_rows, layout.rows, layout.length) == layout.beside:
         return in_rows  # what it reads is the transposed of what it numbers

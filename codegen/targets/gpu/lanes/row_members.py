@@ -42,7 +42,7 @@ def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     if rows <= FEW_ROWS or not 1 < length <= longest or not apart(kernel):
         return None
     lanes = [stage for stage in kernel.stages if prod(stage.domain) != rows]
-    if any(stage.reductions and reduced_rows(stage) != (rows, length) for stage in kernel.stages):
+    if not reduce_alike(kernel):
         return None
     side = _side(kernel, lanes)
     shape = _shape(kernel, geometry, side, WARP if length <= LONG_ROW else most)
@@ -94,6 +94,12 @@ def held_words(kernel: Kernel, shape: RowMembers) -> int:
     if length > LONG_ROW:
         kept += _read(kernel, rows * length)
     return sum([-(-param.dtype.itemsize // 4) for param in kept]) * shape.turns * shape.side
+
+
+def reduce_alike(kernel: Kernel) -> bool:
+    """Whether stages reduce each row, or all elements of all of them."""
+    rows, length = kernel.domain
+    return all(reduced_rows(s) in ((rows, length), (1, rows * length)) for s in kernel.stages if s.reductions)
 
 
 def apart(kernel: Kernel) -> bool:

@@ -194,8 +194,7 @@ class _Fusion:
         if step.initials or not suits(kernel) or run.weight + weight(kernel) > MOST_WEIGHT:
             return None
         layout, lanes = run.layout, prod(kernel.domain)
-        whole = [(layout.rows, layout.length), *([(1, layout.lanes)] if layout.beside == 1 else [])]
-        if kernel.reductions and reduced_rows(kernel) not in whole:
+        if kernel.reductions and reduced_rows(kernel) not in ((layout.rows, layout.length), (1, layout.lanes)):
             return None
         of_rows = kernel if lanes == layout.rows else None
         split = in_layout(kernel, layout) if lanes == layout.lanes else of_rows

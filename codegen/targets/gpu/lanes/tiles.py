@@ -140,7 +140,7 @@ def emit_tile(e: Emitter, tiles: Tiles, number: Val, emit_block: EmitOps) -> Til
     tile = Tile(e, tiles, number)
     folds = invocation_folds(e, tiles) if tiles.partials and not tiles.row_length else []
     emit_lanes(e, tiles, tile, folds, emit_block)
-    fold_group(e, tiles, tile, folds)
+    fold_group(e, tiles, tile, [fold.get() for fold in folds])
     return tile
 
 
@@ -376,14 +376,13 @@ def invocation_folds(e: Emitter, tiles: Tiles) -> Sequence[RegisterFold]:
     return [RegisterFold(e, r, once) for r in e.kernel.reductions]
 
 
-def fold_group(e: Emitter, tiles: Tiles, tile: Tile, folds: Sequence[RegisterFold]) -> None:
-    """One element per reduction from those of all invocations: some invocations fold columns, then one each the row
-    that is left, for several reductions of one kind at a time (a sum takes 1.23 times as long on an H200 where one
-    invocation folds all). Two arrays, so that a barrier before each fold is enough, also for what follows in the same
-    arrays."""
+def fold_group(e: Emitter, tiles: Tiles, tile: Tile, values: Sequence[Partial]) -> None:
+    """One element per reduction from those of all invocations (`values`: this one's): some invocations fold columns,
+    then one each the row that is left, for several reductions of one kind at a time (a sum takes 1.23 times as long on
+    an H200 where one invocation folds all). Two arrays, so that a barrier before each fold is enough, also for what
+    follows in the same arrays."""
     arrays: dict[tuple[str, int, bool], tuple[GroupPartials, GroupPartials]] = {}
     warps: dict[tuple[str, str], WarpPartials] = {}
-    values = [fold.get() for fold in folds]
     for slots in alike(e.kernel.reductions, tiles.per_pass) if values else ():
         r, given = e.kernel.reductions[slots[0]], {slot: values[slot] for slot in slots}
         pieces = None if r.shards is None else tiles.shards

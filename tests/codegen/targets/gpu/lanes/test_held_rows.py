@@ -228,3 +228,33 @@ def test_a_bool_for_each_row() -> None:
     x = np.random.default_rng(2).random((ELEMENTS // 16 + 3, 16)) > 0.1
     (got,) = executable_of(schedule(graph, DEFAULT_OPTIONS)).run([device().put(x)])
     np.testing.assert_array_equal(device().get(got), interpret(graph, [x])[0])
+
+
+def weighted_softmax(x: Value, w: Value) -> list[Value]:
+    """Sums and a largest term of all rows beside what each row is reduced to, as a loss is beside its derivatives."""
+    (y,) = softmax(x)
+    terms = ops.mul(y, w)
+    inner = ops.reduce_sum(terms, (1,))
+    gradient = ops.mul(y, ops.sub(w, spread(inner, x)))
+    return [ops.reduce_sum(terms, (0, 1)), gradient, ops.reduce_max(terms, (0, 1)), ops.reduce_sum(gradient, (0, 1))]
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    ("length", "dtype"), [(8, float32), (17, float32), (100, float64), (130, float32), (264, float16)], ids=str
+)
+def test_sums_of_all_rows_dont_keep_rows_in_memory(length: int, dtype: Any) -> None:
+    type = TensorType((max(ELEMENTS // length, 256) + 3, length), dtype)
+    graph = trace(weighted_softmax, [type, type])[0]
+    (kernel,) = [
+        k for k in with_row_stages(schedule(graph, DEFAULT_OPTIONS), Geometry(exchanges=True)).kernels if k.stages
+    ]
+    assert row_members(kernel, Geometry(exchanges=True)) is not None
+    rng = np.random.default_rng(length)
+    given = [rng.normal(size=type.shape).astype(dtype.np) for _ in range(2)]
+    made = executable_of(schedule(graph, DEFAULT_OPTIONS))
+    tolerance = {float16: 2e-2, float64: 1e-10}.get(dtype, 2e-5)
+    wanted = interpret(graph, given)
+    for _ in range(2):
+        for got, want in zip(made.run([device().put(x) for x in given]), wanted, strict=True):
+            np.testing.assert_allclose(device().get(got), want, rtol=tolerance, atol=tolerance)
