@@ -101,6 +101,10 @@ class ComplexDirectProgram(DirectProgram):
     def work(self) -> int:  # type: ignore[override]  # nobody sets it
         return self._inner.work
 
+    @property
+    def shared(self) -> int:  # type: ignore[override]  # as above
+        return self._inner.shared
+
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         return _retyped(self._inner.run(_retyped(buffers, self._pair_types)), self._output_types)
 

@@ -81,6 +81,13 @@ class DirectProgram(ABC):
 
     work: int
     """About how many nanoseconds a run takes (where values decide, the last one took)."""
+    shared: int = 0
+    """How many of them a compiled program would take as well."""
+
+    @property
+    def lost(self) -> int:
+        """How many nanoseconds of a run compiled code would save."""
+        return max(self.work - self.shared, 0)
 
     @abstractmethod
     def run(self, buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -123,7 +123,7 @@ class Versions:
         if _worth_compiling(decided.spent, nodes):
             return None
         self.used = True
-        decided.spent += direct[1].work
+        decided.spent += direct[1].lost
         return direct[1]
 
 
@@ -158,7 +158,7 @@ class Session:
             decided = versions.decided
             program = _direct(versions, graph, constants, device, options)
             if program is not None:
-                versions.used = decided.spent > program.work
+                versions.used = decided.spent > program.lost
                 return program, ()
             if constants not in versions.exact and decided.compiles(constants):
                 versions.exact[constants] = self._compile(versions, graph, device, options)
@@ -184,7 +184,7 @@ class Session:
                 if program is None:
                     return None
                 versions.used = True
-                decided.spent += program.work
+                decided.spent += program.lost
                 return program, ()
             general, lifted = versions.general, decided.lifted
             if general is None or lifted is None or constants in decided.exact:
@@ -213,7 +213,7 @@ class Session:
         spent = self._long.get(place, 0)
         nodes = operations(graph)
         program = None if _worth_compiling(spent, nodes) else direct(device, graph, options)
-        work = 0 if program is None else program.work + PLANNING * nodes
+        work = 0 if program is None else program.lost + PLANNING * nodes
         if program is not None and self.runs_once_more(place, work, nodes):
             return program
         return None
@@ -315,13 +315,13 @@ def _direct(
     program = versions.with_numbers(constants)
     if program is None:
         program = direct(device, graph, options)
-        if program is None or _worth_compiling(program.work, nodes):
+        if program is None or _worth_compiling(program.lost, nodes):
             return None
         decided.varied = decided.varied or constants != decided.constants
         if versions.direct is not None:
             decided.spent += PLANNING * nodes  # which each run with other numbers takes
         versions.direct = constants, program
-    decided.spent += program.work
+    decided.spent += program.lost
     return program
 
 
@@ -339,6 +339,8 @@ def explained(graph: Graph, device: str, options: Options = DEFAULT_OPTIONS) -> 
     program = SESSION.lookup(graph, target, options)[0]
     if isinstance(program, Executable):
         return program.explain()
+    if not program.lost:
+        return *program.explain(), "isn't compiled however often it comes: code would save none of that"
     each, per_node = COMPILING
     compiling = (each + per_node * operations(graph)) / 1e6
     return *program.explain(), f"is compiled once it has run for about {compiling:.0f} ms"

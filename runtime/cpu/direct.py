@@ -44,6 +44,7 @@ from loopgrad.graph.primitives.primitive import Attrs
 from loopgrad.graph.structure import MOST_NODES
 from loopgrad.graph.types import TensorType, bfloat16
 from loopgrad.runtime.cpu import direct_routines
+from loopgrad.runtime.cpu.direct_constants import KEPT, held_elements, is_done_now
 from loopgrad.runtime.cpu.direct_program import (
     Bodies,
     CpuDirectProgram,
@@ -51,7 +52,6 @@ from loopgrad.runtime.cpu.direct_program import (
     Operation,
     Outputs,
     RegionalProgram,
-    filled,
     own_numbers,
     sparing,
 )
@@ -70,13 +70,11 @@ MOST_ELEMENTS: Final = 1 << 20
 MANY_PIECES: Final = 16
 """Of a list that are worth computing as one array, where they are alike."""
 
-KEPT: Final = 1 << 12
-"""Elements of a constant that a program holds, and of the values that it holds until it ends."""
-
 MOST_ALONE: Final = 1 << 12  # operations that are remembered
 STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
 ELEMENT: Final = 0.5  # of an element, for each unit of an operation's cost
 CALL: Final = 8_000  # of one that is a program of its own
+CALLED_BACK: Final = 25_000  # of a routine that compiled code asks Python for, and of what it takes and gives in memory
 ORDERED: Final = 20_000  # of one in the order of generated code
 TERM: Final = 1_500  # of what is added up there, for all elements of a result at once
 
@@ -190,7 +188,7 @@ class Planner:
         self.bodies: Bodies | None = None
         if inside is not None or any(node.regions for node in graph.nodes):
             self.varying, self.bodies = (set(graph.inputs), {}) if inside is None else inside
-        self.work = 0
+        self.work = self.shared = 0
         self.held: dict[Node, int] = {}  # constants of the program
         self.settled = False  # whether the plan depends on numbers
         self.segments: set[tuple[int, int]] = set()  # of reductions across lanes: lanes of the kernel, elements of one
@@ -224,12 +222,14 @@ class Planner:
         return program
 
     def _constants(self, places: dict[Value, int]) -> tuple[list[Any], list[tuple[Node, TensorType]]]:
-        """What a program holds, of which the places are noted, and the other nodes. In long programs, which are never
-        run with other numbers, equal numbers of one type are one."""
+        """What a program holds, of which the places are noted, and the other nodes: exact operations on numbers that
+        scripts don't change are done now. In long programs, which are never run with other numbers, equal numbers of
+        one type are one."""
         constants: list[Any] = []
         computed: list[tuple[Node, TensorType]] = []
         nodes, first = self.graph.nodes, len(places)
         equal: dict[Hashable, int] | None = {} if len(nodes) > MOST_NODES else None
+        fixed: set[Value] = set()  # what is the same with other numbers
         sizes: dict[int, int] = {}  # by the identities of types, of which most are the same object
         for node in nodes:
             results = node.results
@@ -243,9 +243,18 @@ class Planner:
             type = results[0].type if len(results) == 1 or several else None
             if not isinstance(type, TensorType):
                 raise NotDirect
-            if node.op not in NULLARY or not (node.op == "const" or sizes[id(type)] <= KEPT):
+            small = sizes[id(type)] <= KEPT
+            if small and fixed and node.operands and fixed.issuperset(node.operands) and is_done_now(node):
+                fixed.add(results[0])
+                given = [constants[places[v] - first] for v in node.operands]
+                places[results[0]], self.held[node] = first + len(constants), len(constants)
+                constants.append(BARE[node.op](node.attrs, *given)[0])
+                continue
+            if node.op not in NULLARY or not (node.op == "const" or small):
                 computed.append((node, type))
                 continue
+            if small and not slots(node):
+                fixed.add(results[0])
             place = len(constants)
             number = node.attrs["value"] if node.op == "const" else None
             if equal is not None and number:  # a zero has a sign
@@ -253,13 +262,13 @@ class Planner:
             places[results[0]] = first + place
             self.held[node] = place
             if place == len(constants):
-                constants.append(constant_elements(node.attrs, type) if node.op == "const" else _reference(node))
+                constants.append(held_elements(node, type))
         return constants, computed
 
     def _program(self, constants: Sequence[Any], operations: Sequence[Operation], outputs: Outputs) -> CpuDirectProgram:
         inputs, bodies = len(self.graph.inputs), self.bodies
         if bodies is None:
-            return CpuDirectProgram(inputs, constants, operations, outputs, self.work)
+            return CpuDirectProgram(inputs, constants, operations, outputs, self.work, self.shared)
         return RegionalProgram(inputs, constants, operations, outputs, self.work, bodies)
 
     def open_numbers(self) -> list[OpenNumber] | None:
@@ -413,6 +422,7 @@ class Planner:
             raise NotPrepared
         function, work = direct_routines.factorisation(node, self.programs.pool())
         self.work += CALL + work
+        self.shared += CALLED_BACK + work
         return function, node.attrs, node.operands
 
     def _product(self, node: Node, turned: tuple[bool, bool]) -> Planned:
@@ -482,19 +492,3 @@ class Planner:
         self.settled = True
         exponent: float = made.attrs["value"]
         return exponent
-
-
-def constant_elements(attrs: Attrs, type: TensorType) -> Any:
-    """What a program holds of a constant with these attributes."""
-    if type.dtype is not bfloat16 and (not type.shape or type.size > KEPT):
-        return filled(type, attrs["value"])
-    reference = PRIMITIVES["const"].reference
-    assert reference is not None
-    return reference(attrs)[0]
-
-
-def _reference(node: Node) -> Any:
-    """What a node without operands gives."""
-    reference = PRIMITIVES[node.op].reference
-    assert reference is not None
-    return reference(node.attrs)[0]

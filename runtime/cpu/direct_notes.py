@@ -24,14 +24,13 @@ from loopgrad.graph.structure import LeafOf
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.cpu.direct import (
-    KEPT,
     MANY_PIECES,
     DirectPrograms,
     NotDirect,
     NotPrepared,
     Planner,
-    constant_elements,
 )
+from loopgrad.runtime.cpu.direct_constants import KEPT, constant_elements
 from loopgrad.runtime.cpu.direct_program import DEVICE, dense
 from loopgrad.runtime.cpu.left_by_passes import note_varying
 from loopgrad.runtime.executable import CalledOften, NotedProgram

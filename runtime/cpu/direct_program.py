@@ -68,8 +68,10 @@ class CpuDirectProgram(DirectProgram):
         operations: Sequence[Operation],
         outputs: Outputs,
         work: int,
+        shared: int = 0,
     ) -> None:
         self.work = work
+        self.shared = shared
         self.operations = operations
         self.outputs = outputs
         self.first = inputs + len(constants)  # place of a result
@@ -94,7 +96,7 @@ class CpuDirectProgram(DirectProgram):
                 function, attrs, operands = operations[operation]
                 assert attrs is not None
                 operations[operation] = Operation(function, place.moved(attrs, int(number)), operands)
-        return CpuDirectProgram(self._inputs, constants, operations, self.outputs, self.work)
+        return CpuDirectProgram(self._inputs, constants, operations, self.outputs, self.work, self.shared)
 
     def explain(self) -> tuple[str, ...]:
         count, took = len(self.operations), f"{self.work / 1000:,.0f} microseconds"

@@ -94,10 +94,16 @@ def factorisation(node: Node, pool: NativePool) -> tuple[Routine, int]:
 
     def compute(attrs: Attrs, *arrays: Any) -> tuple[Array, ...]:
         results = factorise(attrs, [np.ascontiguousarray(a) for a in arrays], pool.threads)
-        return tuple([np.asarray(r, t.dtype.np).reshape(t.shape) for r, t in zip(results, types, strict=True)])
+        return tuple(map(_of_type, results, types))
 
     shape = node.operands[0].shape
     return compute, int(prod(shape) * max(shape) * ROTATION)
+
+
+def _of_type(result: Array, type: TensorType) -> Array:
+    if result.shape == type.shape and result.dtype == type.dtype.np:
+        return result
+    return np.asarray(result, type.dtype.np).reshape(type.shape)
 
 
 def transform(node: Node, pool: NativePool) -> tuple[Callable[[Any], Array], int]:

@@ -210,7 +210,7 @@ class MeshDirectProgram(DirectProgram):
             known = self._programs[axes] = self._made(axes)
         program, places = known
         own = program.run([b.local for b in buffers])  # type: ignore[attr-defined]
-        self.work = program.work
+        self.work, self.shared = program.work, program.shared
         types = [t for t in self._graph.output_types if isinstance(t, TensorType)]
         name = self._mesh.name
         return [MeshBuffer(b, name, type, p.axis) for b, type, p in zip(own, types, places, strict=True)]

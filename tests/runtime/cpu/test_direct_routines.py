@@ -15,8 +15,11 @@ from loopgrad.graph.build import emit, trace, unbound
 from loopgrad.graph.nodes import Graph, Value
 from loopgrad.graph.types import DType, TensorType, float16, float32, float64
 from loopgrad.runtime.cpu.device import CpuDevice
+from loopgrad.runtime.cpu.direct_program import CpuDirectProgram
 from loopgrad.runtime.session import SESSION
 from tests.programs.same_bits import same_bits
+
+CPU = CpuDevice()
 
 # rows, terms, columns: both wide, few rows or columns, a tie of these, one term, more than are added at once
 EXTENTS = [(9, 300, 8), (64, 33, 70), (100, 40, 1), (3, 257, 90), (5, 100, 5), (30, 1, 30), (2, 8200, 40), (1, 600, 1)]
@@ -171,3 +174,46 @@ def test_products_that_are_made_transposed(extents: tuple[int, int, int]) -> Non
         found = transposed()
         with lg.options(direct=False):
             assert same_bits(found, transposed())
+
+
+def test_what_calls_routines_is_compiled_where_code_would_save_time() -> None:
+    """Compiled code asks Python for the same routines: beside them there must be something to compile."""
+    rng = np.random.default_rng(3)
+    a, x = rng.normal(size=(4, 4)) + 4.0 * np.eye(4), rng.normal(size=(300, 300))
+    with lg.default_device("cpu"):
+        SESSION.clear()
+        before, matrix, rows = SESSION.compiled, lg.asarray(a), lg.asarray(x)
+        for _ in range(2000):
+            lg.eval(lg.linalg.inv(matrix))
+        assert SESSION.compiled == before
+        for _ in range(2000):
+            result = lg.tanh(rows * 1.5) + lg.linalg.inv(matrix)[0, 0]
+            lg.eval(result)
+            if SESSION.compiled > before:
+                break
+        assert SESSION.compiled > before
+        np.testing.assert_allclose(result, np.tanh(x * 1.5) + np.linalg.inv(a)[0, 0], rtol=1e-12)
+
+
+def test_operations_on_numbers_that_stay_are_done_once() -> None:
+    """What a script changes from run to run is computed with each time."""
+    type = TensorType((3, 3), float64)
+
+    def program(number: float) -> CpuDirectProgram:
+        def added(x: Value) -> list[Value]:
+            diagonal = ops.eq(ops.iota(type, 0), ops.iota(type, 1))
+            return [ops.add(x, ops.select(diagonal, ops.full(number, type), ops.full(0.0, type)))]
+
+        found = CPU.direct(trace(added, [type])[0], DEFAULT_OPTIONS)
+        assert isinstance(found, CpuDirectProgram)
+        return found
+
+    x = np.arange(9.0).reshape(3, 3)
+    given, varying, staying = [CPU.put(x, copy=False)], program(0.3), program(1.0)
+    assert len(varying.operations) == 2, "what is added, which differs, and the sum"
+    for number in (0.3, 7.25, -4.0):
+        other = varying.with_numbers([number])
+        assert other is not None
+        np.testing.assert_array_equal(other.run(given)[0].array, x + number * np.eye(3))
+    assert len(staying.operations) == 1
+    np.testing.assert_array_equal(staying.run(given)[0].array, x + np.eye(3))
