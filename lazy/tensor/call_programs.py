@@ -10,7 +10,7 @@ graph's structure. Such a call notes one graph whatever its operands are, so tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 from weakref import ref
 
 from loopgrad.graph.closed_calls import operations
@@ -21,11 +21,9 @@ from loopgrad.lazy.tensor.core import TensorLeaf
 from loopgrad.lazy.tensor.refusals import check, with_tests
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.buffers import Buffer
-from loopgrad.runtime.devices import get_device
+from loopgrad.runtime.devices import Device, get_device
 from loopgrad.runtime.executable import Outgrown
 from loopgrad.runtime.session import SESSION, Versions, evaluate_graph, placed
-
-MOST_SETTINGS: Final = 8
 
 Noting = Callable[[Sequence[Value]], Sequence[Value]]
 """What notes a call's operations on operands, and gives its results."""
@@ -44,26 +42,32 @@ class CallProgram:
         self._graph, given = walked(outputs).cut(outputs)
         self._order = [operands.index(v) for v in given]
         self._count = len(results)
-        self._versions: dict[Config, tuple[ref[Versions], Numbers]] = {}
+        self._nodes = operations(self._graph)
+        self._latest: tuple[Config, ref[Versions], Numbers] | None = None
 
     def run(self, leaves: Sequence[TensorLeaf], config: Config) -> list[Buffer]:
         """The results for operands with elements; LinAlgError where a mark refuses them."""
         device, given = get_device(config.device), [leaves[i] for i in self._order]
-        known = self._versions.get(config)
-        versions = None if known is None else known[0]()
-        if versions is None or known is None:
-            versions, numbers = SESSION.found(self._graph, device, config.options)
-            if len(self._versions) >= MOST_SETTINGS:
-                self._versions.clear()
-            known = self._versions[config] = ref(versions), numbers
-        ready = SESSION.ready(versions, known[1], operations(self._graph), device, config.options)
+        versions, numbers = self._found(config, device)
+        ready = SESSION.ready(versions, numbers, self._nodes, device, config.options)
         if ready is None:
             buffers = evaluate_graph(self._graph, given, config.device, config.options)
         else:
             try:
-                buffers = ready[0].run([*[placed(leaf, device) for leaf in given], *ready[1]])
+                name = device.name
+                inputs = [b if (b := leaf.buffer).device == name else placed(leaf, device) for leaf in given]
+                buffers = ready[0].run([*inputs, *ready[1]])
             except Outgrown:
                 buffers = evaluate_graph(self._graph, given, config.device, config.options)
         if self._marks:
             check(self._marks, [get_device(b.device).get(b) for b in buffers[self._count :]])
         return buffers[: self._count]
+
+    def _found(self, config: Config, device: Device) -> tuple[Versions, Numbers]:
+        """What the session knows of the graph with these settings, which are the latest call's mostly."""
+        latest = self._latest
+        if latest is not None and latest[0] is config and (versions := latest[1]()) is not None:
+            return versions, latest[2]
+        versions, numbers = SESSION.found(self._graph, device, config.options)
+        self._latest = config, ref(versions), numbers
+        return versions, numbers

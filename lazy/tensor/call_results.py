@@ -20,7 +20,7 @@ from loopgrad.graph.nodes import NO_ATTRS, NODE, Noted, Value
 from loopgrad.graph.types import TensorType, float64
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, passing
-from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, Found, Wanted, known_leaf
+from loopgrad.lazy.tensor.evaluator import EVALUATOR, Found, Wanted, known_leaf
 from loopgrad.lazy.tensor.liveness import COUNTED, Held
 from loopgrad.runtime.buffers import Buffer
 
@@ -58,18 +58,23 @@ class CallResults(Siblings):
         if None in leaves or any(leaf.committed for leaf in leaves):  # type: ignore[union-attr]
             return None
         value = t._value
-
-        def computed(wanted: Wanted) -> Found:
-            members = self._members(wanted)
-            if members is None:
-                return _usual_way()(wanted)
-            kept = tuple([i for i, v in enumerate(self.values) if any(v is mine for _, mine in members)])
+        held = self._held()
+        if held is None:
+            return None
+        values = [v for _, v in held]
+        mine = EVALUATOR.claim_all(values)
+        if mine is None:
+            return EVALUATOR.claimed((t,), _usual_way()).get(value)
+        try:
+            if self._held() is None:  # another thread was first, or wrote to one
+                return None
+            kept = tuple([i for i, v in enumerate(self.values) if v in values])
             made = self.program(kept).run(leaves, current())  # type: ignore[arg-type]
-            buffers = {self.values[i]: buffer for i, buffer in zip(kept, made, strict=True)}
-            EVALUATOR.settle(members, (), Computed(buffers, (), 0))
-            return buffers
-
-        return EVALUATOR.claimed((t,), computed).get(value)
+            (first, v), *along = held
+            EVALUATOR.settle_line(first, v, along, made)
+            return made[values.index(value)]
+        finally:
+            EVALUATOR.release(values[0], mine, values[1:])
 
     def _unread(self) -> bool:
         """Whether nothing refers to the values but their nodes, and the tensors that the call gave: nothing was
@@ -86,18 +91,17 @@ class CallResults(Siblings):
                 return False
         return True
 
-    def _members(self, wanted: Wanted) -> list[Held] | None:
-        """The tensors that are to be computed, as the call gave them; None where some are others, or aren't so."""
+    def _held(self) -> list[Held] | None:
+        """The living tensors, as the call gave them; None where some are others, or more is to be computed along."""
         found: list[Held] = []
         for value, member in zip(self.values, self.members, strict=True):
             t = member()
             if t is None:
                 continue
-            mine = wanted.get(id(t))
-            if mine is None or mine[1] is not value or t._history is not self:
+            if t._value is not value or t._history is not self or (t._view is not None and t._view.waits):
                 return None
-            found.append(mine)
-        return found if len(found) == len(wanted) else None
+            found.append((t, value))
+        return found
 
 
 def _listed() -> int:

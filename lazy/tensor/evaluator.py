@@ -136,6 +136,18 @@ class Evaluator:
         with self._changed:
             return {v for v in values if self._owners.setdefault(v, mine) is mine}
 
+    def claim_all(self, values: Sequence[Value]) -> Any:
+        """As `claim`, of several values; None where one of them is somebody's already."""
+        first, *more = values
+        mine = self.claim(first)
+        if mine is None or not more:
+            return mine
+        too = self.claim_too(more, mine)
+        if len(too) == len(more):
+            return mine
+        self.release(first, mine, too)
+        return None
+
     def release(self, value: Value, mine: Any, more: Collection[Value] = ()) -> None:
         """The value that was claimed is computed, or isn't, and more that were claimed together with it."""
         owners = self._owners

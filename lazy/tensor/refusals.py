@@ -26,6 +26,8 @@ from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.tensor.walk import REFUSED
 
+MOST_LOOKED_AT: Final = 1 << 10  # matrices whose answers the host looks at, rather than the program
+
 
 class Refused(NamedTuple):
     """What is refused: `failed` says of a marked value for which matrices."""
@@ -86,14 +88,15 @@ def refused(value: Value, kind: str, by: str) -> Value:
 
 
 def with_tests(values: Sequence[Value], marks: Sequence[Node]) -> list[Value]:
-    """These values, then for each mark the position of the first matrix that is refused; their number if none is."""
+    """These values, then for each mark which matrices are refused; of many the position of the first one, and their
+    number if none is."""
     return [*values, *[_first(REFUSALS[mark.attrs[REFUSED]].failed(mark.operands[0])) for mark in marks]]
 
 
 def _first(failed: Value) -> Value:
     count = prod(failed.shape)
-    if count == 1:
-        return ops.select(ops.reshape(failed, ()), ops.full(0, TensorType((), int64)), 1)
+    if count <= MOST_LOOKED_AT:
+        return failed
     flat = ops.reshape(failed, (count,))
     places = ops.iota(TensorType((count,), int64), 0)
     return ops.reduce_min(ops.select(flat, places, count), (0,))
@@ -103,9 +106,10 @@ def check(marks: Sequence[Node], found: Sequence[np.ndarray[Any, Any]]) -> None:
     """Raises LinAlgError for the first mark whose test found a matrix."""
     for mark, first in zip(marks, found, strict=True):
         batch = mark.results[0].shape[:-2]
-        if int(first) < prod(batch):
+        if first.any() if first.dtype == bool else int(first) < prod(batch):
             refusal = REFUSALS[mark.attrs[REFUSED]]
-            place = tuple(map(int, np.unravel_index(int(first), batch)))
+            position = first.argmax() if first.dtype == bool else first
+            place = tuple(map(int, np.unravel_index(int(position), batch)))
             got = f"{refusal.got} at index {place}" if batch else refusal.got
             made = f" (by the call at {mark.loc})" if mark.loc else ""
             raise LinAlgError(explained(mark.attrs["by"], refusal.expected, got + made, refusal.fix))
