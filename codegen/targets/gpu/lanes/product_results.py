@@ -6,7 +6,7 @@ lie side by side, so what else it reads and writes does too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -40,6 +40,12 @@ class StoredProduct:
             e.b.store(address, *stored)
 
 
+    def finish_apart(self, e: Emitter, places: Sequence[tuple[Val, Val]], values: Sequence[Val]) -> None:
+        """Elements that don't lie side by side, by their numbers and addresses."""
+        for (element, address), value in zip(places, values, strict=True):
+            self.finish(e, element, address, value)
+
+
 class FinishedProduct(StoredProduct):
     """Elements go through an epilogue. `stored`: they are stored as well."""
 
@@ -59,6 +65,17 @@ class FinishedProduct(StoredProduct):
         enter = [partial(self._enter, element, i, place) for i, place in enumerate(self.values)]
         with self.own.nested():
             emit_together(self.own, enter, e.kernel.body, self.emit_block, self._side(len(values)))
+
+    def finish_apart(self, e: Emitter, places: Sequence[tuple[Val, Val]], values: Sequence[Val]) -> None:
+        """Together, so that what else they read is under way for all of them."""
+        if self.stored:
+            for (element, address), value in zip(places, values, strict=True):
+                super().finish(e, element, address, value)
+        self.values = {e.b.const("i32", i): value for i, value in enumerate(values)}
+        elements = [element for element, _ in places]
+        enter = [partial(self._enter, element, 0, place) for element, place in zip(elements, self.values, strict=True)]
+        with self.own.nested():
+            emit_together(self.own, enter, e.kernel.body, self.emit_block)
 
     def _enter(self, first: Val, number: int, place: Val) -> None:
         """The lane of an element that lies so many behind the first one."""

@@ -147,3 +147,22 @@ def test_epilogues_read_and_write_vectors(monkeypatch):
     (got,) = run(scheduled(gated, arrays), arrays)
     x, w, y = arrays
     np.testing.assert_allclose(got, (x.astype(np.float64) @ w) * (y - y * y), rtol=1e-5, atol=1e-4)
+
+
+def pulled(x, w, y):
+    return [ops.tanh(ops.add(ops.matmul(x, w), y))]
+
+
+def test_long_epilogues_read_for_several_elements_at_once(monkeypatch):
+    """Whose sums go through memory of the workgroup: one after the other, each would wait for its own."""
+    monkeypatch.setattr(product_plan, "FEW_RECTANGLES", 1)
+    arrays = [array(*shape, seed=i) for i, shape in enumerate([(256, 32), (32, 128), (256, 128)])]
+    program = scheduled(pulled, arrays)
+    code = bytes(compile_program(program, DEFAULT_OPTIONS).code).decode()
+    (product,) = [kernel for kernel in code.split(".entry")[1:] if "bar.sync" in kernel]
+    words = [line.split()[0] for line in product.splitlines() if line.strip()]
+    finished = [word[:2] for word in words if word in ("ld.global.nc.b32", "st.global.b32")]
+    assert "ld ld ld ld" in " ".join(finished)
+    (got,) = run(program, arrays)
+    x, w, y = arrays
+    np.testing.assert_allclose(got, np.tanh(x.astype(np.float64) @ w + y), rtol=0, atol=2e-6)
