@@ -67,6 +67,7 @@ FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a r
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 MOST_LANES: Final = 1 << 18  # the same on GPUs: an H200 takes 126 us for 64 x 1,000 columns with half as many, else 73
 SHORT_BLOCK: Final = 64
+SHORT_BLOCK_OF_ROWS: Final = 32  # where workgroups reduce what blocks leave
 FEW_BESIDE: Final = 3  # columns whose reductions are made side by side (8 take 3 times as long so on an H100)
 FEW_BESIDE_IN_ORDER: Final = 8  # the same for vectors of a CPU's (half the time)
 FEW_BLOCKS: Final = 4
@@ -305,7 +306,10 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     if side == 1 and _blocks(count, kept, MUCH, many) < 2:
         return None
     columns = builder.value("reshape", operand, shape=(*before, count, *after))
-    found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH, many)
+    if in_order:
+        found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH, many)
+    else:
+        found = _in_rows_of_blocks(node.op, columns, first, builder)
     return [builder.value("reshape", found, shape=type.shape)]
 
 
@@ -363,10 +367,10 @@ def _rows_abreast(op: str, columns: Value, axis: int, builder: GraphBuilder, muc
     return _in_blocks(op, found, axis, builder, MUCH_LEFT, many)
 
 
-def _blocks(count: int, kept: int, much: int, many: int) -> int:
+def _blocks(count: int, kept: int, much: int, many: int, shortest: int = SHORT_BLOCK) -> int:
     """Into how many blocks columns of that length are cut, so that there are so many lanes; preferably ones of equal
     length. Fewer than `much` elements aren't worth another kernel."""
-    most = min(count // SHORT_BLOCK, many // kept)
+    most = min(count // shortest, many // kept)
     if most < FEW_BLOCKS or (count < LONG_COLUMN and count * kept < much):
         return 1
     return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
@@ -393,14 +397,33 @@ def _in_two(node: Node, builder: GraphBuilder, trailing: set[int]) -> Sequence[V
 
 def _in_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, much: int, many: int) -> Value:
     """Few columns, or long ones: without blocks, and blocks of blocks, a few lanes would do all the work."""
-    shape, count = columns.shape, columns.shape[axis]
-    blocks = _blocks(count, prod(shape) // count, much, many)
+    count = columns.shape[axis]
+    blocks = _blocks(count, prod(columns.shape) // count, much, many)
     if blocks < 2:
         return builder.value(op, columns, axes=(axis,))
-    length = -(-count // blocks)
+    return _in_blocks(op, _of_blocks(op, columns, axis, builder, blocks), axis, builder, MUCH_LEFT, many)
+
+
+def _of_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder, blocks: int) -> Value:
+    """Each of so many blocks of every column reduced."""
+    shape, length = columns.shape, -(-columns.shape[axis] // blocks)
     whole = builder.extended(columns, axis, blocks * length, of_nothing(COMBINES[op], columns.dtype))
     view = builder.value("reshape", whole, shape=(*shape[:axis], blocks, length, *shape[axis + 1 :]))
-    return _in_blocks(op, builder.value(op, view, axes=(axis + 1,)), axis, builder, MUCH_LEFT, many)
+    return builder.value(op, view, axes=(axis + 1,))
+
+
+def _in_rows_of_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder) -> Value:
+    """The same on GPUs, whose workgroups reduce what many blocks of a column leave as a row: lanes that go down columns
+    of so few elements wait for each of them in turn. What 1,024 blocks of 64 columns leave takes an H100 26 us by
+    blocks of them, in two launches."""
+    shape, count = columns.shape, columns.shape[axis]
+    blocks = _blocks(count, prod(shape) // count, MUCH, MOST_LANES, SHORT_BLOCK_OF_ROWS)
+    left = _of_blocks(op, columns, axis, builder, blocks)
+    if blocks < LONG_ROW:
+        return builder.value(op, left, axes=(axis,))
+    flat = builder.value("reshape", left, shape=(prod(shape[:axis]), blocks, prod(shape[axis + 1 :])))
+    rows = builder.value("transpose", flat, perm=(0, 2, 1))
+    return builder.value(op, rows, axes=(2,))
 
 
 # ---- scatter

@@ -100,7 +100,7 @@ class _Orders:
 
     def reduction(self, node: Node, before: Node, builder: GraphBuilder) -> Sequence[Value] | None:
         found = self.sources.get(before.operands[0])
-        if found is None or found.perm[-1:] == (len(found.perm) - 1,):
+        if found is None or found.perm[-1:] == (len(found.perm) - 1,) or _is_left(found.value):
             return None  # rows stay rows
         perm = found.perm
         axes = {perm[a] for a in node.attrs["axes"]}
@@ -108,6 +108,13 @@ class _Orders:
         kept = [p for i, p in enumerate(perm) if i not in node.attrs["axes"]]
         back = tuple([sorted(kept).index(p) for p in kept])
         return [result if back == tuple(range(len(back))) else builder.value("transpose", result, perm=back)]
+
+
+def _is_left(value: Value) -> bool:
+    """Whether it is little, in whichever order it is read: what another reduction leaves."""
+    while value.node is not None and value.node.op == "reshape":
+        (value,) = value.node.operands
+    return value.node is not None and value.node.op in REDUCTIONS
 
 
 def _needed_as_they_are(graph: Graph) -> set[Value]:

@@ -13,6 +13,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import MANY_ELEMENTS, MANY_LANES, SHORT_BLOCK, long_row
+from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, own_cost
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.made_rows import made_by_lanes
@@ -238,6 +239,8 @@ class Partition:
             return Role.INLINE
         for lanes in (total, count) if columns else (total,):
             if self._across(node, lanes):
+                if reads_columns(node):
+                    self._share_work(node)
                 self._ends(node, (), lanes)
                 return Role.REDUCE
         self._share_work(node)
@@ -308,7 +311,7 @@ class Partition:
     def _share_work(self, node: Node) -> None:
         """A reduction of reductions by few lanes with much to do: the inner ones get lanes of their own."""
         lanes, inner = prod(node.results[0].shape), node.operands[0].node
-        while inner is not None and inner.op == "reshape":
+        while inner is not None and inner.op in ("reshape", "transpose"):
             inner = inner.operands[0].node
         if lanes >= MANY_LANES or inner is None or inner.op not in REDUCTIONS or self.role[inner] is not Role.INLINE:
             return

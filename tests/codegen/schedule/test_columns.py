@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from loopgrad.codegen.options import DEFAULT_OPTIONS
+from loopgrad.codegen.interpret_program import interpret_program
+from loopgrad.codegen.options import DEFAULT_OPTIONS, OwnProducts
+from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.graph import ops
 from loopgrad.graph.build import trace
+from loopgrad.graph.interpret import interpret
 from loopgrad.graph.nodes import Graph, Value
-from loopgrad.graph.types import TensorType, float32
+from loopgrad.graph.types import TensorType, float32, float64
 
 
 def reduced(graph: Graph) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -53,3 +57,24 @@ def test_who_has_larger_workgroups_holds_longer_columns() -> None:
 def test_what_doesnt_go_back_is_read_in_pieces() -> None:
     graph = trace(lambda x: largest(x, (0,)), [TensorType((128, 512), float32)])[0]
     assert reduced(rewrite_block(graph)) == reduced(graph)
+
+
+@pytest.mark.parametrize("shape", [(65_536, 64), (5003, 30), (3, 8192, 20)])
+def test_what_blocks_of_long_columns_leave_is_reduced_as_rows(shape, rng) -> None:
+    """By workgroups, in one more launch; also where products became sums since, and all of it is looked at again."""
+
+    def sums(x: Value, y: Value) -> list[Value]:
+        axis = len(shape) - 2
+        near = ops.matmul(y, ops.transpose(y, (1, 0)))
+        return [ops.reduce_sum(ops.mul(x, x), (axis,)), ops.reduce_max(x, (axis,)), ops.add(near, 1.0)]
+
+    graph, _ = trace(sums, [TensorType(shape, float64), TensorType((100, 3), float64)])
+    program = schedule(graph, own_products=OwnProducts.IN_LOOPS)
+    columns = [kernel for kernel in program.kernels if kernel.reductions]
+    assert len(columns) == 1, "of what blocks leave; those go down their columns each"
+    assert columns[0].domain[-1] >= 64
+    assert len(program.kernels) <= 4
+    given = [rng.integers(-4, 5, v.shape).astype(np.float64) for v in graph.inputs]
+    given[0][..., 1000, 3] = np.nan
+    for found, expected in zip(interpret_program(program, given), interpret(graph, given), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -39,7 +39,6 @@ class StoredProduct:
         else:
             e.b.store(address, *stored)
 
-
     def finish_apart(self, e: Emitter, places: Sequence[tuple[Val, Val]], values: Sequence[Val]) -> None:
         """Elements that don't lie side by side, by their numbers and addresses."""
         for (element, address), value in zip(places, values, strict=True):

@@ -396,7 +396,8 @@ class Rectangle:
             for element in elements:
                 self._store_some(*element)
             return
-        places = [self._result(self._plus(self.row, row), self._plus(self.column, column)) for row, column, _ in elements]
+        at = [(self._plus(self.row, row), self._plus(self.column, column)) for row, column, _ in elements]
+        places = [self._result(*place) for place in at]
         self.results.finish_apart(e, places, [ScalarOps(e).rounded(x, self.result) for *_, x in elements])
 
     def _store_some(self, row: Val, column: Val, *values: Val) -> None:
