@@ -72,10 +72,12 @@ def aside(do: Callable[[], Any]) -> Future[Any]:
 
 def persistent(do: Callable[[], T], retries: int) -> T:
     """What `do` gives; where workers are there and nothing was done, it is done again, so many times."""
+    if retries < 0:
+        raise ValueError(explained("retries", "a number of at least 0", retries, "pass 0 to try once"))
     for left in reversed(range(retries + 1)):
         try:
             return do()
         except StalledError as stalled:
             if not left or not stalled.workers:
                 raise
-    raise AssertionError("retries are 0 or more")
+    raise AssertionError("the last try returns or raises")

@@ -168,7 +168,8 @@ def convolve(
         return with_preferred("convolve", product, (x, kernel), precision, preferred_element_type)
     if mode not in ("full", "same", "valid"):
         raise ValueError(explained("convolve", "mode 'full', 'same' or 'valid'", repr(mode), "pass one of them"))
-    a, b = vector_operand("convolve", x), vector_operand("convolve", kernel)
+    one_axis = [t if t._value.shape else reshape(t, (1,)) for t in (as_tensor(x), as_tensor(kernel))]
+    a, b = [vector_operand("convolve", t) for t in one_axis]  # a number is a vector of one, as in NumPy
     if a._value.shape[0] < b._value.shape[0]:
         a, b = b, a
     dtype = promote_arrays((a._value.dtype, a._weak), (b._value.dtype, b._weak))

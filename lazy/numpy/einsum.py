@@ -60,6 +60,8 @@ def einsum(
     """
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))
+    if not operands:
+        raise ShapeError(explained("einsum", "operands behind the letters", "none", "pass one per group of letters"))
     if precision is not None or preferred_element_type is not None:
         summed = partial(einsum, subscripts, optimize=optimize)
         result = with_preferred("einsum", summed, operands, precision, preferred_element_type)

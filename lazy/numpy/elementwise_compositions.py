@@ -182,6 +182,9 @@ def ldexp(x: ArrayLike, exponent: ArrayLike, /) -> Tensor:
     Tensor([3. , 0.5], dtype=float64)
     """
     t, e = _as_float(x), as_tensor(exponent)
+    if t._value.dtype.kind == "c":
+        fix = "use x * 2.0**exponent"
+        raise DTypeError(explained("ldexp", "real numbers", t._value.type, fix))
     if not e._value.dtype.is_integer:
         raise DTypeError(explained("ldexp", "an integer exponent", e._value.type, "use x * lg.exp2(exponent)"))
     if t._value.dtype.bits == 16:  # float32 has room for every result

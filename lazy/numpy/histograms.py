@@ -54,14 +54,14 @@ def bincount(
     The result has max(largest + 1, minlength) elements, which evaluates x. While a function is traced `length` must say
     how many; as in JAX numbers from that on aren't counted then, and negative ones count as 0.
 
-    Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, and without
-    `length` while tracing; ValueError for negative numbers without it.
+    Counts are int64, sums of weights floats. Raises DTypeError for what isn't a vector of integers, or of bools, and
+    without `length` while tracing; ValueError for negative numbers without it.
 
     >>> lg.bincount(lg.asarray([0, 2, 2])), lg.bincount(lg.asarray([0, 2, 2]), weights=[0.5, 1.0, 1.0])
     (Tensor([1, 0, 2], dtype=int64), Tensor([0.5, 0. , 2. ], dtype=float64))
     """
     t = as_tensor(x)
-    if not t._value.dtype.is_integer or len(t._value.shape) != 1:
+    if t._value.dtype.kind not in "biu" or len(t._value.shape) != 1:
         raise DTypeError(explained("bincount", "a vector of integers", t._value.type, "ravel or convert it"))
     if length is None:
         if t._value.scope is not None:
@@ -294,7 +294,7 @@ def histogramdd(
     """
     points = _coordinates(x)
     axes = len(points)
-    each = [bins] * axes if hasattr(bins, "__index__") and not np.ndim(bins) else list(bins)
+    each = [bins] * axes if _is_count("histogramdd", bins) else list(bins)
     ends = [None] * axes if range is None else list(range)
     if len(each) != axes or len(ends) != axes:
         got = f"{len(each)} bins and {len(ends)} ranges"
@@ -322,6 +322,15 @@ def histogramdd(
     return counts, edges
 
 
+def _is_count(op: str, bins: Any) -> bool:
+    """Whether that is a number of bins, and not a list or an array; arrays, too, have an `__index__`."""
+    if hasattr(bins, "__index__") and not np.ndim(bins):
+        return True
+    if not hasattr(bins, "__len__"):
+        raise DTypeError(explained(op, "a number of bins, or edges", repr(bins), "pass a Python int"))
+    return False
+
+
 @repeated
 def histogram2d(
     x: ArrayLike, y: ArrayLike, bins: Any = 10, range: Sequence[Any] | None = None, density: bool = False,
@@ -340,7 +349,7 @@ def histogram2d(
     if points[0]._value.shape != points[1]._value.shape:
         got = f"{points[0]._value.type} and {points[1]._value.type}"
         raise ShapeError(explained("histogram2d", "as many x as y", got, "make them equally long"))
-    if not hasattr(bins, "__index__") and len(bins) not in (1, 2):
+    if not _is_count("histogram2d", bins) and len(bins) not in (1, 2):
         bins = [bins, bins]
     counts, edges = histogramdd(points, bins, range, density, weights)
     return counts, edges[0], edges[1]

@@ -17,6 +17,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, concat, reshape, stack
 from loopgrad.lazy.numpy.positions_out_of_range import check_positions
 from loopgrad.lazy.numpy.spaced_numbers import linspace
 from loopgrad.lazy.numpy.special_values import clip
+from loopgrad.lazy.tensor.blamed_arguments import blaming
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import normal_shape, whole_number
 from loopgrad.lazy.tensor.promotion import promote_all
@@ -201,6 +202,7 @@ def _matrix_shape(op: str, x: ArrayLike) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
+@blaming
 def tril_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Tensor, Tensor]:
     """`tril_indices` of a matrix' extents. Raises ShapeError for what isn't a matrix.
 
@@ -211,6 +213,7 @@ def tril_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Tensor, Tensor]:
     return tril_indices(n, k, m)
 
 
+@blaming
 def triu_indices_from(x: ArrayLike, /, k: int = 0) -> tuple[Tensor, Tensor]:
     """`triu_indices` of a matrix' extents. Raises ShapeError for what isn't a matrix.
 

@@ -10,6 +10,7 @@ import numpy as np
 from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.lazy.numpy.elementwise import multiply
 from loopgrad.lazy.numpy.movement import concat, expand_dims, flip, reshape, split, swapaxes
+from loopgrad.lazy.tensor.blamed_arguments import blaming
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor
 from loopgrad.lazy.tensor.operands import meet_arrays, normal_axes, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
@@ -175,6 +176,7 @@ def array_split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis:
     return split(t, [i * short + min(i, longer) for i in range(1, sections)], axis=axis)
 
 
+@blaming
 def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the first axis. Raises ShapeError for less than two axes, and as `split` does.
 
@@ -184,6 +186,7 @@ def vsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Te
     return split(_of_rank("vsplit", x, 2), indices_or_sections, axis=0)
 
 
+@blaming
 def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the second axis, of a vector along its only one. Raises ShapeError for a scalar, and as `split`
     does.
@@ -195,6 +198,7 @@ def hsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Te
     return split(t, indices_or_sections, axis=0 if len(t._value.shape) == 1 else 1)
 
 
+@blaming
 def dsplit(x: ArrayLike, /, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
     """`split` along the third axis. Raises ShapeError for less than three axes, and as `split` does.
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from operator import index as whole_number
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from loopgrad.graph import ops
 from loopgrad.graph.build import emit
-from loopgrad.graph.errors import DTypeError, ShapeError, explained
+from loopgrad.graph.errors import ShapeError, explained
 from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, int64
 from loopgrad.lazy.numpy.indexing import FULL
 from loopgrad.lazy.numpy.views_and_assignment import subscript
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, broadcast_value, cast_operand, copied, wrap
-from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape
+from loopgrad.lazy.tensor.operands import joined_shape, normal_axes, normal_axis, normal_shape, whole_number
 from loopgrad.lazy.tensor.outputs import Out, delivered, in_dtype
 from loopgrad.lazy.tensor.promotion import as_dtype, check_casting, promote_all, promote_arrays
 from loopgrad.lazy.tensor.repeated_calls import repeated, repeated_view
@@ -303,18 +302,11 @@ def roll(
     for amount, a in zip(shifts.flat, axes.flat, strict=True):
         d = normal_axis("roll", a, len(t._value.shape))
         extent = t._value.shape[d]
-        cut = extent - _whole_shift(amount) % extent if extent else 0
+        cut = extent - whole_number("roll", "an integer shift", amount) % extent if extent else 0
         if cut % extent if extent else False:
             pieces = [_span(t._value, d, cut, extent), _span(t._value, d, 0, cut)]
             t = wrap(ops.concat(pieces, d), t._weak)
     return t
-
-
-def _whole_shift(amount: Any) -> int:
-    try:
-        return whole_number(amount)
-    except TypeError:
-        raise DTypeError(explained("roll", "an integer shift", repr(amount), "round it first")) from None
 
 
 def _section(t: Tensor, axis: int, index: Any) -> Tensor:
@@ -420,7 +412,8 @@ def split(x: ArrayLike, /, indices_or_sections: int | Sequence[int], axis: int =
     d = normal_axis("split", axis, len(t._value.shape))
     extent = t._value.shape[d]
     if np.ndim(indices_or_sections):
-        positions = [whole_number(c) for c in indices_or_sections]  # type: ignore[union-attr]
+        expected = "positions that are integers, or a number of sections"
+        positions = [whole_number("split", expected, c) for c in indices_or_sections]  # type: ignore[union-attr]
         cuts = [min(max(c + extent if c < 0 else c, 0), extent) for c in positions]
     else:
         sections = int(indices_or_sections)  # type: ignore[arg-type]

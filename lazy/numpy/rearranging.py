@@ -41,6 +41,7 @@ from loopgrad.lazy.numpy.reduction import sum
 from loopgrad.lazy.numpy.sorting import argsort, sort
 from loopgrad.lazy.numpy.special_values import clip, isnan, where
 from loopgrad.lazy.numpy.taking import take, take_along_axis
+from loopgrad.lazy.tensor.blamed_arguments import blaming
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
 from loopgrad.lazy.tensor.operands import as_bool, normal_axis, normal_shape
@@ -216,8 +217,11 @@ def insert(x: ArrayLike, /, obj: Any, values: ArrayLike, axis: int | None = None
     shape, rank = t._value.shape, len(t._value.shape)
     at = np.arange(shape[d])[obj] if isinstance(obj, slice) else np.asarray(obj)
     at = np.flatnonzero(at) if at.dtype == bool and at.ndim == 1 else at
-    at = at if at.size else at.astype(np.int64)
-    if at.dtype.kind in "iu" and not ((-shape[d] <= at) & (at <= shape[d])).all():
+    at = at.astype(np.int64) if not at.size or at.dtype.kind in "bu" else at
+    if at.dtype.kind not in "iu":
+        fix = "convert them with .astype(int)"
+        raise DTypeError(explained("insert", "positions that are integers", repr(obj), fix))
+    if not ((-shape[d] <= at) & (at <= shape[d])).all():
         expected = f"positions from {-shape[d]} to {shape[d]}"
         raise IndexRangeError(explained("insert", expected, obj, "check the bounds"))
     new = reshape(new, (1,) * (rank - len(new._value.shape)) + new._value.shape)
@@ -250,6 +254,7 @@ def resize(x: ArrayLike, /, new_shape: Any) -> Tensor:
     return reshape(take(t, remainder(arange(prod(target)), count)), target)
 
 
+@blaming
 def rollaxis(x: ArrayLike, /, axis: int, start: int = 0) -> Tensor:
     """The axis moved before the one that is at `start`: a view. (`moveaxis` says where it is afterwards.)
 

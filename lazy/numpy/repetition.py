@@ -59,7 +59,7 @@ def repeat(
 def _repeated_positions(counts: Tensor, extent: int, length: int | None) -> ArrayLike:
     """Which element stands at each place of the longer axis."""
     value = counts._value
-    if not value.dtype.is_integer and value.shape != (0,):
+    if value.dtype.kind not in "biu" and value.shape != (0,):
         raise DTypeError(explained("repeat", "integers", value.type, "convert them with .astype(lg.int64)"))
     if value.shape not in ((extent,), (1,), ()):
         raise ShapeError(explained("repeat", f"one count, or {extent}", value.type, "give one per element of the axis"))

@@ -19,6 +19,7 @@ from loopgrad.lazy.numpy.running_totals import cumsum
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.numpy.taking import along_axis, take
 from loopgrad.lazy.numpy.views_and_assignment import set_item
+from loopgrad.lazy.tensor.blamed_arguments import blaming
 from loopgrad.lazy.tensor.core import ArrayLike, TensorCore, as_tensor, cast
 from loopgrad.lazy.tensor.operands import as_bool, as_mask
 from loopgrad.lazy.tensor.outputs import assign
@@ -37,6 +38,7 @@ def _target(op: str, x: Any) -> Tensor:
     return as_tensor(x)
 
 
+@blaming
 def copyto(dst: Tensor, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
     """Writes `src`, which stretches to the shape of `dst`, to `dst` where the mask holds.
 
@@ -75,6 +77,7 @@ def _some(op: str, values: ArrayLike) -> None:
         raise ValueError(explained(op, "at least one value", "none", "pass some"))
 
 
+@blaming
 def place(arr: Tensor, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Tensor | None:
     """Writes the first n of `vals` to the n elements of `arr` where the mask (of its shape) holds, from the start again
     if there are fewer.
@@ -107,6 +110,7 @@ def _mask(op: str, x: Tensor, mask: ArrayLike) -> Tensor:
     return reshape(chosen, x._value.shape)
 
 
+@blaming
 def putmask(a: Tensor, mask: ArrayLike, values: ArrayLike) -> None:
     """Writes `values` to the elements where the mask (of a's shape) holds: to the i-th of all elements the i-th value,
     from the start again if there are fewer.
@@ -126,6 +130,7 @@ def putmask(a: Tensor, mask: ArrayLike, values: ArrayLike) -> None:
     assign("putmask", t, where(chosen, new, t))
 
 
+@blaming
 def put(
     x: Tensor, indices: ArrayLike, values: ArrayLike, /, mode: str = "raise", *, inplace: bool = True
 ) -> Tensor | None:
@@ -173,6 +178,7 @@ def put(
     return None
 
 
+@blaming
 def put_along_axis(
     arr: Tensor, indices: ArrayLike, values: ArrayLike, axis: int | None = -1, *, inplace: bool = True
 ) -> Tensor | None:
@@ -203,6 +209,7 @@ def put_along_axis(
     return None
 
 
+@blaming
 def fill_diagonal(a: Tensor, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Tensor | None:
     """Writes values to the diagonal a[i, i, ...], from the first value again if there are fewer.
 

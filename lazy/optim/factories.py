@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
+from loopgrad.lazy.tensor.blamed_arguments import OF_PYTHON, raise_blamed
 from loopgrad.lazy.tensor.static_identity import Standing
 
 P = ParamSpec("P")
@@ -37,7 +38,10 @@ def picklable(factory: Callable[P, Made]) -> Callable[P, Made]:
 
     @wraps(factory)
     def call(*args: P.args, **kwargs: P.kwargs) -> Any:
-        made: Any = factory(*args, **kwargs)
+        try:
+            made: Any = factory(*args, **kwargs)
+        except OF_PYTHON as error:
+            raise_blamed(factory, args, kwargs, error)
         again = partial(call, *args, **kwargs)
         if isinstance(made, tuple):
             functions: list[Any] = [MadeFunction(f, again, i) for i, f in enumerate(made)]

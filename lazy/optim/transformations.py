@@ -147,6 +147,7 @@ def scale_by_learning_rate(learning_rate: Any, *, flip_sign: bool = True) -> Gra
     sign = -1 if flip_sign else 1
     if callable(learning_rate):
         return scale_by_schedule(lambda count: sign * learning_rate(count))
+    as_tensor(learning_rate)  # which refuses what is no number
     return scale(sign * learning_rate)
 
 

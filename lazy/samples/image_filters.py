@@ -76,7 +76,8 @@ def convolve1d(
 
 def _for_each(value: Any, rank: int) -> list[Any]:
     """One of a number, or a sequence of them, for each axis."""
-    return list(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else [value] * rank
+    several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and np.ndim(value) > 0
+    return list(value) if several else [value] * rank
 
 
 @repeated

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
 from loopgrad.graph.errors import LoopgradError, explained
 from loopgrad.graph.location import is_of_user, located, user_location
 
+F = TypeVar("F", bound=Callable[..., Any])
 OF_PYTHON: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError)
 _SHOWN: Final = 60  # characters of an argument
 
@@ -36,6 +38,20 @@ _TAKEN: Final[Mapping[str, Callable[[Any], bool]]] = {
     "Sequence": lambda x: hasattr(x, "__len__") and hasattr(x, "__getitem__") and not isinstance(x, str | Mapping),
     "Callable": callable,
 }  # what other names stand for is anything
+
+
+def blaming(function: F) -> F:
+    """The function, of which a failure names the argument that is to blame: of those that aren't remembered by
+    `repeated_calls`, which do it themselves."""
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except OF_PYTHON as error:
+            raise_blamed(function, args, options, error)
+
+    return call  # type: ignore[return-value]
 
 
 def raise_blamed(

@@ -82,6 +82,7 @@ def _call(
 ) -> Point:
     """Call `fun` with the arguments at `argnums` replaced by aliases; what it writes to its arguments stays inside.
     `integers`: they may be among what is differentiated."""
+    check_function(what, fun)
     arguments = [x if i in argnums else private(x) for i, x in enumerate(args)]
     kwargs = {name: private(x) for name, x in kwargs.items()}
     wrt: list[Value] = []

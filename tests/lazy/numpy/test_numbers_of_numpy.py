@@ -16,6 +16,7 @@ ROW = lg.asarray(M[None, :1])
 BYTES = np.array([3, 200], np.uint8)
 HALF = lg.asarray([0.5, 3.0, -1.0, 2.0], dtype=lg.float16)
 WINDOW = lg.ones((1, 1, 2))
+BLUR = lg.ndimage.gaussian_filter
 
 ALIKE: dict[str, tuple[Any, Any]] = {
     "arange of an array": (lambda: lg.arange(np.array(3)), lambda: lg.arange(3)),
@@ -35,6 +36,10 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "a sum's start": (lambda: lg.sum(BYTES, initial=np.int64(2)), lambda: lg.sum(BYTES, initial=2)),
     "a product's start": (lambda: lg.prod(BYTES, initial=np.array(2)), lambda: lg.prod(BYTES, initial=2)),
     "a sum's start of 64 bits": (lambda: lg.sum(HALF, initial=np.float64(2)), lambda: lg.sum(HALF, initial=2)),
+    "convolve by a number": (lambda: lg.convolve(M[0], np.int64(2)), lambda: lg.convolve(M[0], [2])),
+    "repeat by bools": (lambda: lg.repeat(M[0], np.array([True, False, True])), lambda: lg.repeat(M[0], [1, 0, 1])),
+    "bincount of bools": (lambda: lg.bincount(np.array([True, False, True])), lambda: lg.asarray([1, 2])),
+    "a blur by an array": (lambda: BLUR(M, np.array(1)), lambda: BLUR(M, 1)),
     "strides": (lambda: lg.conv(ROW, WINDOW, stride=TWO), lambda: lg.conv(ROW, WINDOW, stride=2)),
     "padding": (lambda: lg.conv(ROW, WINDOW, padding=ONE), lambda: lg.conv(ROW, WINDOW, padding=1)),
     "pairs of padding": (lambda: lg.conv(ROW, WINDOW, padding=[ONE]), lambda: lg.conv(ROW, WINDOW, padding=[1])),

@@ -21,6 +21,10 @@ BLAMED: dict[str, Any] = {
     "std: expected ddof of type float | None": lambda: lg.std(M, ddof="a"),
     "gaussian_filter1d: expected radius of type int | None": lambda: lg.ndimage.gaussian_filter1d(M, 1.0, radius={1}),
     "ravel: expected order of type": lambda: lg.ravel(M, order=SEVERAL),
+    "hsplit: expected indices_or_sections of type int": lambda: lg.hsplit(M, None),
+    "tril_indices_from: expected k of type int": lambda: lg.tril_indices_from(M, None),
+    "rollaxis: expected start of type int": lambda: lg.rollaxis(M, 1, "a"),
+    "linear_schedule: expected transition_steps of type int": lambda: lg.optim.linear_schedule(1.0, 0.0, None),
 }  # fmt: skip
 
 
@@ -30,6 +34,26 @@ def test_the_argument_is_named(message: str) -> None:
         BLAMED[message]()
     assert "test_blamed_arguments.py" in str(caught.value)
     assert caught.value.__cause__ is not None  # what Python said
+
+
+SAID: dict[str, Any] = {
+    "vjp: expected a function, got None": lambda: lg.vjp(None, M),
+    "linearize: expected a function, got None": lambda: lg.linearize(None, M),
+    "insert: expected positions that are integers, got 1.5": lambda: lg.insert(M, 1.5, 0.0, axis=0),
+    "split: expected positions that are integers": lambda: lg.split(M, [0.5]),
+    "histogram2d: expected a number of bins, or edges, got 2.5": lambda: lg.histogram2d(M[0], M[0], 2.5),
+    "einsum: expected operands behind the letters, got none": lambda: lg.einsum("ij->i"),
+    "ldexp: expected real numbers, got complex128": lambda: lg.ldexp(M * 1j, 2),
+    "expected numbers, got NoneType": lambda: lg.optim.adam(None),
+    "retries: expected a number of at least 0, got -7": lambda: lg.map_shards(None, lg.sum, 1.0, [M], retries=-7),
+}
+
+
+@pytest.mark.parametrize("message", SAID)
+def test_what_was_expected_is_said(message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
+        SAID[message]()
+    assert "test_blamed_arguments.py" in str(caught.value)
 
 
 def test_traced_calls_name_it_as_well() -> None:
