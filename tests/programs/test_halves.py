@@ -61,6 +61,26 @@ def test_quotients_are_rounded_once(device: str, dtype: str) -> None:
     np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(expected)[there])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_and_products_are_rounded_once(device: str, dtype: str) -> None:
+    """Of numbers of all sizes, NaN of either sign and infinite ones too, ties and what becomes infinite; what is stored
+    is what is computed with."""
+    own = getattr(lg, dtype)
+    bits = np.random.default_rng(6).integers(0, 1 << 16, (2, 4096)).astype(np.uint16)
+    bits[1, ::2] = bits[0, ::2] ^ (bits[1, ::2] & 0x83FF)  # sums near 0, and ties
+    x, y = bits.view(own.np)
+    with np.errstate(all="ignore"):
+        both = np.stack([x, y])
+        both[np.abs(both.astype(np.float32)) < 2.0**-60] = 0  # products are no subnormal float32
+        x, y = both
+        sums = (x.astype(np.float32) + y.astype(np.float32)).astype(own.np)
+        products = (x.astype(np.float32) * y.astype(np.float32)).astype(own.np)
+        total = (sums.astype(np.float32) + products.astype(np.float32)).astype(own.np)
+    got = lg.compile(lambda x, y: (x + y, x * y, (x + y) + x * y))(lg.asarray(x), lg.asarray(y))
+    for found, expected in zip(got, (sums, products, total), strict=True):
+        np.testing.assert_array_equal(np.asarray(found).astype(np.float32), expected.astype(np.float32))
+
+
 def ragged(x: Any) -> Any:
     return lg.sum(lg.fori_loop(0, lg.asarray(TRIPS), lambda _, v: lg.sin(v) * 0.9 + 0.1, x))
 

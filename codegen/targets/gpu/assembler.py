@@ -287,6 +287,10 @@ class Assembler(Protocol):
         another sign."""
         ...
 
+    def upper_halves(self, lower: Val, upper: Val) -> Val:
+        """The i32 whose halves are the upper ones of two f32."""
+        ...
+
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         """min or max of floats, NaN where either is NaN and 0.0 above -0.0, where that is one instruction."""
         ...

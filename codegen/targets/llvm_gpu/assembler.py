@@ -131,6 +131,11 @@ class LlvmAssembler:
     def nearest_bfloats(self, lower: Val, upper: Val) -> Val | None:
         return None
 
+    def upper_halves(self, lower: Val, upper: Val) -> Val:
+        x, y = [self.inst("Bitcast", "i32", v) for v in (lower, upper)]
+        below = self.inst("ShiftRightLogical", "i32", x, self.const("i32", 16))
+        return self.inst("BitwiseOr", "i32", below, self.inst("BitwiseAnd", "i32", y, self.const("i32", -1 << 16)))
+
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         return None
 

@@ -197,6 +197,13 @@ class SpirvAssembler(Words):
     def nearest_bfloats(self, lower: Val, upper: Val) -> Val | None:
         return None
 
+    def upper_halves(self, lower: Val, upper: Val) -> Val:
+        """As vectors, of which one instruction of GPUs picks both."""
+        half, halves = self.type("i16"), self.vector("i16", 2)
+        pairs = [self.raw("Bitcast", halves, x.id) for x in (lower, upper)]
+        parts = [self.raw("CompositeExtract", half, pair, 1) for pair in pairs]
+        return Val(self.raw("Bitcast", self.type("i32"), self.raw("CompositeConstruct", halves, *parts)), "i32")
+
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         return None
 

@@ -13,7 +13,7 @@ from loopgrad.codegen.targets.gpu.assembler import Assembler, Val
 
 class Instructions:
     """`ahead`: numbers that are others and a known distance. `unrounded`: what bfloat16 were rounded from, to which two
-    that are stored together are rounded again, at once."""
+    that are stored together are rounded again, at once; where no instruction does so, what has them as upper half."""
 
     def __init__(self, b: Assembler) -> None:
         self.b = b

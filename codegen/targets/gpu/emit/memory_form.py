@@ -48,9 +48,8 @@ def words_of(e: Emitter, values: Sequence[Val]) -> list[Val]:
 def _word_of(e: Emitter, x: Val, y: Val) -> Val:
     """The lower half of NaN may be anything: instructions have their own."""
     if x in e.unrounded and y in e.unrounded:
-        nearest = e.b.nearest_bfloats(e.unrounded[x], e.unrounded[y])
-        assert nearest is not None, "only what such an instruction rounded is remembered"
-        return nearest
-    lower = e.b.inst("ShiftRightLogical", "i32", e.bitcast(x, "i32"), e.b.const("i32", 16))
-    upper = e.b.inst("BitwiseAnd", "i32", e.bitcast(y, "i32"), e.b.const("i32", -1 << 16))
-    return e.b.inst("BitwiseOr", "i32", lower, upper)
+        x, y = e.unrounded[x], e.unrounded[y]
+        nearest = e.b.nearest_bfloats(x, y)
+        if nearest is not None:
+            return nearest
+    return e.b.upper_halves(x, y)

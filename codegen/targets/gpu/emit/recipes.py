@@ -15,7 +15,7 @@ import numpy as np
 
 from loopgrad.codegen.math import trigonometric
 from loopgrad.codegen.math.table import RECIPES, SINE_COSINE
-from loopgrad.codegen.scalar.halves import bfloat_bits, odd_float
+from loopgrad.codegen.scalar.halves import nearest_bits, odd_float
 from loopgrad.codegen.scalar.integers import unsigned_quotient
 from loopgrad.codegen.scalar.ops import Ops, value_type
 from loopgrad.codegen.targets.gpu.assembler import ARITHMETIC, EXTENDED, Assembler, Val
@@ -101,12 +101,14 @@ class ScalarOps(Ops[Val]):
     def _bfloat(self, x: Val, dtype: DType, signed: bool) -> Val:
         x = odd_float(self, x) if x.type == "f64" else self.widened(x, dtype)
         nearest = self.b.nearest_bfloats(self.b.const("f32", 0.0), x)
+        made_of = x
         if nearest is None:
-            return self.as_float(self.iand(bfloat_bits(self, x), self.b.const("i32", -0x10000)))
+            made_of = self.select(self.is_nan(x), self.const(x, float("nan")), self.as_float(nearest_bits(self, x)))
+            nearest = self.iand(self.as_int(made_of), self.b.const("i32", -0x10000))
         if signed:
             return self.as_float(self.ior(nearest, self.iand(self.as_int(x), self.b.const("i32", 1 << 31))))
         found = self.as_float(nearest)
-        self.e.unrounded[found] = x
+        self.e.unrounded[found] = made_of
         return found
 
     def quotient(self, i: Val, j: Val, /, signed: bool, constant: int | None = None) -> Val:
