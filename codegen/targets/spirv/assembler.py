@@ -30,6 +30,7 @@ from loopgrad.codegen.targets.spirv.distances import MOVED, Distances
 from loopgrad.codegen.targets.spirv.factors import NOTED, Factors
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.fragments import FragmentUnits
+from loopgrad.codegen.targets.spirv.narrow_elements import elements_of, upper_halves, word_of, words_for
 
 LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
@@ -46,13 +47,6 @@ REASONED_ABOUT: Final = ("BitwiseAnd", "UDiv", "ShiftRightLogical", "ISub", "IMu
 HIGHEST: Final = 62  # no address has this bit
 MATRICES: Final = ("CooperativeMatrixKHR", "VulkanMemoryModel", "VulkanMemoryModelDeviceScope")
 NARROW: Final = {1: "StorageBuffer8BitAccess", 2: "StorageBuffer16BitAccess"}
-
-
-def _words(type: str, count: int) -> tuple[str, int, int]:
-    """Elements side by side as words, since vectors of narrow elements have four at most: the type of a word, how many
-    words, elements in each."""
-    each = max(4 // SIZE[type], 1)
-    return (type if each == 1 else "i32"), count // each, each
 
 
 class SpirvAssembler(Words):
@@ -198,11 +192,7 @@ class SpirvAssembler(Words):
         return None
 
     def upper_halves(self, lower: Val, upper: Val) -> Val:
-        """As vectors, of which one instruction of GPUs picks both."""
-        half, halves = self.type("i16"), self.vector("i16", 2)
-        pairs = [self.raw("Bitcast", halves, x.id) for x in (lower, upper)]
-        parts = [self.raw("CompositeExtract", half, pair, 1) for pair in pairs]
-        return Val(self.raw("Bitcast", self.type("i32"), self.raw("CompositeConstruct", halves, *parts)), "i32")
+        return upper_halves(self, lower, upper)
 
     def extreme(self, name: str, x: Val, y: Val) -> Val | None:
         return None
@@ -319,21 +309,17 @@ class SpirvAssembler(Words):
         self.put("Store", self._pointer(address, value.type), value.id, ALIGNED, SIZE[value.type])
 
     def load_vector(self, address: Val, type: str, count: int, invariant: bool = False) -> list[Val]:
-        word, words, each = _words(type, count)
+        word, words, each = words_for(type, count)
         pointer, kind, bytes = self._vector_at(address, word, words)
         whole = self.raw("Load", kind, pointer, ALIGNED, bytes)
         found = [Val(whole, word)]
         if words > 1:
             found = [Val(self.raw("CompositeExtract", self.type(word), whole, i), word) for i in range(words)]
-        if each == 1:
-            return found
-        if type == "f16":
-            return [x for word in found for x in self._halves(word)]
-        return [self._narrow(x, type, i) for x in found for i in range(each)]
+        return found if each == 1 else [x for word in found for x in elements_of(self, word, type)]
 
     def store_vector(self, address: Val, values: Sequence[Val]) -> None:
-        word, words, each = _words(values[0].type, len(values))
-        given = [self._joined(values[i : i + each]) for i in range(0, len(values), each)]
+        word, words, each = words_for(values[0].type, len(values))
+        given = [word_of(self, values[i : i + each]) for i in range(0, len(values), each)]
         pointer, kind, bytes = self._vector_at(address, word, words)
         whole = given[0].id
         if words > 1:
@@ -344,32 +330,6 @@ class SpirvAssembler(Words):
         """A pointer to so many words, their type, their bytes."""
         kind = self.vector(word, words) if words > 1 else self.type(word)
         return self.raw("ConvertUToPtr", self.pointer(PHYSICAL, kind), address.id), kind, words * SIZE[word]
-
-    def _halves(self, word: Val) -> list[Val]:
-        """As a vector, which GPUs' registers are: their instructions take either half of one."""
-        pair = self.raw("Bitcast", self.vector("f16", 2), word.id)
-        return [Val(self.raw("CompositeExtract", self.type("f16"), pair, i), "f16") for i in range(2)]
-
-    def _narrow(self, x: Val, type: str, part: int) -> Val:
-        """That part of a word, an integer."""
-        bits = 8 * SIZE[type]
-        if part:
-            x = self.inst("ShiftRightLogical", x.type, x, self.const(x.type, part * bits))
-        return self.inst("UConvert", type, x)
-
-    def _joined(self, parts: Sequence[Val]) -> Val:
-        """A word of these parts."""
-        if len(parts) == 1:
-            return parts[0]
-        if parts[0].type == "f16":
-            pair = self.raw("CompositeConstruct", self.vector("f16", 2), *[x.id for x in parts])
-            return Val(self.raw("Bitcast", self.type("i32"), pair), "i32")
-        bits, found = 8 * SIZE[parts[0].type], self.const("i32", 0)
-        for i, x in enumerate(parts):
-            whole = self.inst("UConvert", "i32", x)
-            moved = self.inst("ShiftLeftLogical", "i32", whole, self.const("i32", i * bits)) if i else whole
-            found = self.inst("BitwiseOr", "i32", found, moved) if i else moved
-        return found
 
     def atomic(self, name: str, address: Val, value: Val) -> Val:
         return self._atomic(name, self._pointer(address, value.type), value, DEVICE_SCOPE)
