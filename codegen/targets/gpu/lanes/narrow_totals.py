@@ -24,10 +24,10 @@ def with_narrow_totals(program: Program) -> Program:
     """See the module's text."""
     if not any(kernel.running is not None for kernel in program.kernels):
         return program
-    return _Totals(program).run()
+    return _NarrowTotals(program).run()
 
 
-class _Totals:
+class _NarrowTotals:
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, list(program.kernels), program.slots
         self.uses = slot_uses(program)
