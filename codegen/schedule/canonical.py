@@ -296,9 +296,9 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     count, kept = prod(shape[a] for a in wide), type.size
     if not leading and not in_order and _blocks(count, kept, MUCH, MOST_LANES) > 1:
         return [_run_by_run(node, builder)]
-    if not leading or trailing or kept <= FEW_COLUMNS:
-        return None
     before, after = shape[:first], shape[max(wide) + 1 :]
+    if not leading or trailing or (kept <= FEW_COLUMNS and prod(before) == 1):
+        return None
     if prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE) and count >= LONG_ROW:
         return [_column_by_column(node, builder, first, max(wide) + 1)]
     side = _side_by_side(count, prod(after)) if in_order else 1

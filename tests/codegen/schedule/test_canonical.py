@@ -51,3 +51,12 @@ def test_dims_with_kept_ones_between_are_reduced_one_after_the_other(shape, axes
 def test_where_much_is_kept_lanes_go_through_all_of_it() -> None:
     graph = trace(lambda x: [ops.reduce_sum(x, (1, 3))], [TensorType((512, 8, 512, 8), float32)])[0]
     assert [axes for _, axes in reduced(rewrite_block(graph))] == [(1, 3)]
+
+
+@pytest.mark.parametrize("shape", [(3, 20_000, 2), (2, 1 << 16, 8)])
+def test_few_columns_in_several_places_arent_a_lane_each(shape) -> None:
+    graph = trace(lambda x: [ops.reduce_sum(x, (1,))], [TensorType(shape, float32)])[0]
+    rewritten = rewrite_block(graph)
+    assert (shape, (1,)) not in reduced(rewritten)
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    np.testing.assert_allclose(interpret(rewritten, [x])[0], interpret(graph, [x])[0], rtol=1e-4, atol=1e-2)
