@@ -23,10 +23,12 @@ class References(list[Any]):
 class Ambient(threading.local):
     """`scope`: of `graph.build`; None at the top level. `loc`: the line that all nodes get, where one was named.
     `plain`: the references, as long as there is neither, so that what is computed belongs to the line that calls us.
+    `within_call`: whether a function is called that remembers its calls, and so knows those that it makes itself.
     `looks_at_ranges`: how often it was asked between which numbers a value lies."""
 
     scope: Any = None
     loc: Location | None = None
+    within_call: bool = False
     looks_at_ranges: int = 0
 
     def __init__(self) -> None:

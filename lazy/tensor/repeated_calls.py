@@ -128,6 +128,8 @@ class Calls:
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """What a function returns at the top level, for a function of ours that the user's line calls."""
+        if AMBIENT.within_call:
+            return function(*args, **options)
         tensors: list[TensorCore] = []
         operands: list[Value] = []
         self._missed += 1
@@ -152,7 +154,7 @@ class Calls:
             operands.clear()  # as above
             return function(*args, **options)
         if recipe is not _UNKNOWN:
-            result, learned = self._learned(partial(function, *args, **options), tensors, operands, loc, words[0])
+            result, learned = self._learned(function, args, options, tensors, operands, loc, words[0])
             if learned.traced and call_words(args, options, [], []) != words:  # it changed what decides
                 learned = _NOTHING
             self._steps += len(learned.steps)
@@ -167,7 +169,7 @@ class Calls:
             known.clear()
         known[words] = None  # most calls are made once
         operands.clear()  # as above
-        return function(*args, **options)
+        return _within_call(function, args, options)
 
     def _opened(self, args: tuple[Any, ...], options: Mapping[str, Any]) -> _Opened | None:
         """A call with other numbers than one before that was alike, of tensors in place of these: what is computed of
@@ -189,13 +191,13 @@ class Calls:
         return None
 
     def _learned(
-        self, call: Callable[[], Any], tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None,
-        traced: bool,
+        self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any],
+        tensors: Sequence[TensorCore], operands: Sequence[Value], loc: Location | None, traced: bool,
     ) -> tuple[Any, Recipe]:  # fmt: skip
         """What the call returns, and how that is noted; `traced`: with functions of the user's."""
         values, looks, before = [t._value for t in tensors], AMBIENT.looks_at_ranges, next_serial()
         with reading() as read:
-            result = call()
+            result = _within_call(function, args, options)
         if read or any(t._value is not v for t, v in zip(tensors, values, strict=True)):  # one was written to
             return result, _NOTHING
         if AMBIENT.looks_at_ranges != looks and any(map(_has_open_range, operands)):
@@ -212,6 +214,15 @@ class Calls:
             counts = tuple([places.count(m.place) for m in recipe.made])
             recipe = recipe._replace(program=program, read=counts)
         return result, recipe
+
+
+def _within_call(function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """What a function returns whose own calls needn't be remembered: the next time it is noted with what it noted."""
+    AMBIENT.within_call = True
+    try:
+        return function(*args, **options)
+    finally:
+        AMBIENT.within_call = False
 
 
 def _number_leaf(x: Any) -> Any:

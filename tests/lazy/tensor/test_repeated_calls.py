@@ -10,6 +10,7 @@ import pytest
 from scipy import special, stats
 
 import loopgrad as lg
+from loopgrad.graph.ambient import AMBIENT
 from loopgrad.lazy.stats import univariate
 from loopgrad.lazy.tensor import repeated_calls
 
@@ -386,3 +387,40 @@ def test_calls_of_one_tensor_are_found_beside_its_expression(monkeypatch: pytest
         np.testing.assert_allclose(lg.grad(lambda v: lg.sum(lg.sin(v)))(x), np.cos(np.asarray(x)), rtol=1e-13)
         with lg.default_device("interpreter"):
             assert lg.cos(x).device == "interpreter"
+
+
+def test_a_call_is_remembered_without_those_that_it_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    words = repeated_calls.call_words
+    monkeypatch.setattr(repeated_calls, "call_words", lambda *given: looked.append(given) or words(*given))
+    a = np.cos(np.arange(34.0)).reshape(2, 17)
+    x = lg.asarray(a)
+    for _ in range(4):
+        looked.clear()
+        variance = lg.var(x, axis=1)
+        assert len(looked) == 1
+        np.testing.assert_allclose(variance, np.var(a, axis=1), rtol=1e-12)
+        np.testing.assert_allclose(lg.mean(x, axis=1), np.mean(a, axis=1), rtol=1e-12)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="axis"):
+            lg.var(x, axis=2)
+        assert not AMBIENT.within_call
+    looked.clear()
+    lg.mean(x, axis=0)
+    assert looked, "after an error calls are remembered as before"
+
+
+def test_calls_within_one_that_is_made_anew_each_time_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a function that looks at elements nothing is noted again, but what it calls."""
+
+    @repeated_calls.repeated
+    def scaled(x: Any) -> Any:
+        return lg.where(x > 0.0, x, 0.5) * float(lg.max(x))
+
+    made: list[Any] = []
+    again = repeated_calls.made_again
+    monkeypatch.setattr(repeated_calls, "made_again", lambda *given: made.append(given) or again(*given))
+    for k in range(6):
+        a = np.array([0.0, -3.5, 1.5 + k, -2.0, 0.25])
+        np.testing.assert_array_equal(scaled(lg.asarray(a)), np.where(a > 0.0, a, 0.5) * a.max())
+    assert made
