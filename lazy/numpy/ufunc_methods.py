@@ -1,6 +1,7 @@
 """The methods of NumPy's ufuncs: `add.reduce(x)`, `subtract.outer(x, y)`, `maximum.at(x, i, v)` and so on.
 
-    reduce      f(f(x[0], x[1]), x[2]) ... along an axis: a reduction where there is one, else a scan
+    reduce      f(f(x[0], x[1]), x[2]) ... along an axis: a reduction where there is one, stretches side by side where
+                the order doesn't matter, else a scan
     accumulate  what `reduce` has so far: a running total where there is one, else a scan
     reduceat    `reduce` of stretches of an axis, a lane each, which runs as many trips as its stretch is long
     outer       of all pairs
@@ -12,6 +13,7 @@ functions, and NumPy's ufuncs called with tensors come here as well (`numpy_prot
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -56,6 +58,8 @@ _OWN: Final = {
     "logical_and": _Own(reduction.all, None),
     "logical_or": _Own(reduction.any, None),
 }
+_ANY_ORDER: Final = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "logical_xor"})
+ELEMENTS: Final = 32  # of an axis, whose code is straight
 _PLAIN: Final = (int, slice, type(None), type(Ellipsis))
 
 
@@ -108,7 +112,7 @@ def reduce(
         raise ValueError(explained(op, "initial= for a mask or no elements", "none", fix))
     initial = None if initial is None else as_first(op, initial)
     if own is None:
-        result = _folded(f, t, axes, initial, where)
+        result = (_put_together if f.__name__ in _ANY_ORDER else _folded)(f, t, axes, initial, where)
         kept = [1 if d in axes else n for d, n in enumerate(t.shape)]
         return delivered(op, reshape(result, kept) if keepdims else result, out)
     options: dict[str, Any] = ({} if where is True else {"where": where}) | ({"dtype": t.dtype} if own.widens else {})
@@ -116,6 +120,34 @@ def reduce(
         return own.reduction(t, axis=axes, out=out, keepdims=keepdims, initial=initial, **options)
     result = own.reduction(t, axis=axes, keepdims=keepdims, **options)
     return delivered(op, result if initial is None else f(result, initial), out)
+
+
+def _put_together(f: UfuncFunction, t: Tensor, axes: tuple[int, ...], initial: Any, where: Any) -> Tensor:
+    """By a function that gives the same in any order and has an element that changes nothing."""
+    if where is not True:
+        t = chosen(as_mask(f.__name__, where), t, cast(as_tensor(f.identity), t.dtype))
+    for d in sorted(axes, reverse=True):
+        t = _without(f, t, d)
+    return t if initial is None else f(initial, t)
+
+
+def _without(f: UfuncFunction, t: Tensor, d: int) -> Tensor:
+    """Without an axis. A long one is cut into about as many stretches as these have elements, whose first, second and
+    further elements lanes put together side by side, reading neighbours."""
+    n, before = t.shape[d], (slice(None),) * d
+    if not n:
+        return broadcast_to(cast(as_tensor(f.identity), t.dtype), (*t.shape[:d], *t.shape[d + 1 :]))
+    if n <= ELEMENTS:
+        return functools.reduce(f, [get_item(t, (*before, k)) for k in range(n)])
+    length = 1 << n.bit_length() // 2
+    whole, rest = (get_item(t, (*before, part)) for part in (slice(n - n % length), slice(n - n % length, None)))
+    rows = reshape(whole, (*t.shape[:d], n // length, length, *t.shape[d + 1 :]))
+
+    def put(k: Any, total: Tensor) -> Tensor:
+        return f(total, get_item(rows, (*before, k)))
+
+    result = _without(f, fori_loop(1, n // length, put, get_item(rows, (*before, 0))), d)
+    return f(result, _without(f, rest, d)) if n % length else result
 
 
 def _folded(f: UfuncFunction, t: Tensor, axes: tuple[int, ...], initial: Any, where: Any) -> Tensor:

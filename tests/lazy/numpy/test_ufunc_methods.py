@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,33 @@ def test_methods_are_numpys() -> None:
                 assert isinstance(got, lg.Tensor), (call, name)
                 assert (got.dtype, got.shape) == (np.asarray(expected).dtype, np.shape(expected)), (call, name)
                 np.testing.assert_allclose(np.asarray(got), expected, rtol=1e-14, err_msg=f"{name} {call}")
+
+
+BITS = np.random.default_rng(0).integers(0, 2**8, (3, 77, 130), dtype=np.uint8)
+IN_ANY_ORDER = (
+    *((name, x) for name in ("bitwise_xor", "bitwise_and", "bitwise_or") for x in (BITS, BITS > 128)),
+    *(("bitwise_xor", BITS.astype(dtype)) for dtype in (np.int16, np.uint32, np.int64)), ("logical_xor", BITS),
+)  # fmt: skip
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("case", range(len(IN_ANY_ORDER)))
+def test_bits_are_put_together_in_any_order(case: int, device: str) -> None:
+    """Long axes in stretches, what is left over by itself."""
+    name, x = IN_ANY_ORDER[case]
+    ours, theirs = getattr(lg, name).reduce, getattr(np, name).reduce
+    for options in ({"axis": 0}, {"axis": 1}, {"axis": -1, "keepdims": True}, {"axis": None}, {"axis": (0, 2)}):
+        check(ours(lg.asarray(x), **options), theirs(x, **options))
+    check(ours(lg.asarray(x[:, :0]), axis=1), theirs(x[:, :0], axis=1))
+    check(ours(lg.asarray(x), axis=2, where=lg.asarray(BITS > 9)), theirs(x, axis=2, where=BITS > 9))
+    check(ours(lg.asarray(x), axis=2, initial=x[0, 0, 0]), theirs(x, axis=2, initial=x[0, 0, 0]))
+    check(lg.vmap(ours)(lg.asarray(x)), theirs(x, axis=1))
+
+
+def test_lanes_put_long_rows_together() -> None:
+    """A loop of as many trips as a stretch is long, not of one for each element."""
+    graph = lg.compile(lambda x: lg.bitwise_xor.reduce(x)).text("graph", lg.asarray(BITS.reshape(-1)))
+    assert max(int(n) for n in re.findall(r"value=(\d+)", graph)) < 512
 
 
 def test_at_writes_to_the_tensor(device: str) -> None:
