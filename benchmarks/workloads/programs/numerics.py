@@ -160,7 +160,7 @@ def solve_loss(xp: Any, a: Any, b: Any) -> Any:
 
 def whitened(xp: Any, a: Any, b: Any) -> Any:
     """Logarithms of densities by Cholesky factors of 4 x 4 matrices."""
-    factor = xp.linalg.cholesky(a @ xp.swapaxes(a, -1, -2))
+    factor = xp.linalg.cholesky(a @ xp.swapaxes(a, -1, -2) + xp.eye(4, dtype=a.dtype))
     y = xp.linalg.solve(factor, b[..., None])[..., 0]
     return -0.5 * xp.sum(y * y, -1) - xp.sum(xp.log(xp.diagonal(factor, axis1=-2, axis2=-1)), -1)
 

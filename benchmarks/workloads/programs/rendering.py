@@ -100,9 +100,14 @@ def box_depth(xp: Any, start: Any, ray: Any, low: Any, high: Any) -> Any:
     return xp.min(xp.where(enters <= leaves, xp.clip(enters, 0.0, 50.0), 50.0), -1)
 
 
+def waves(*shape: int) -> np.ndarray:
+    """What changes little between neighbours, so that its slope between them does, too."""
+    places = np.meshgrid(*[np.linspace(0, 5, n) for n in shape], indexing="ij")
+    return sum(np.sin((k + 1) * x + k) for k, x in enumerate(places)).astype(np.float32)
+
+
 def textured(n: int) -> Arrays:
-    texture = normal((512, 512, 3))[0]
-    return named(texture=texture, uv=uniform((n, 2), low=0.01, high=0.99)[0])
+    return named(texture=waves(512, 512, 3), uv=uniform((n, 2), low=0.01, high=0.99)[0])
 
 
 def looked_up(xp: Any, texture: Any, uv: Any) -> Any:
@@ -122,7 +127,7 @@ def texture_loss(xp: Any, texture: Any, uv: Any) -> Any:
 
 
 def voxels(n: int) -> Arrays:
-    return named(grid=normal((SIDE, SIDE, SIDE, 4))[0], x=uniform((n, 3), low=0.01, high=0.99)[0])
+    return named(grid=waves(SIDE, SIDE, SIDE, 4), x=uniform((n, 3), low=0.01, high=0.99)[0])
 
 
 def trilinear(xp: Any, grid: Any, x: Any) -> Any:
@@ -130,11 +135,11 @@ def trilinear(xp: Any, grid: Any, x: Any) -> Any:
     x = x * (SIDE - 1)
     first = xp.floor(x).astype(xp.int32)
     f = x - xp.floor(x)
-    total = 0.0
+    shares, total = (1 - f, f), 0.0
     for a in (0, 1):
         for b in (0, 1):
             for c in (0, 1):
-                share = xp.abs(1 - a - f[:, 0]) * xp.abs(1 - b - f[:, 1]) * xp.abs(1 - c - f[:, 2])
+                share = shares[a][:, 0] * shares[b][:, 1] * shares[c][:, 2]
                 total = total + share[:, None] * grid[first[:, 0] + a, first[:, 1] + b, first[:, 2] + c]
     return total
 
