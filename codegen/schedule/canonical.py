@@ -42,6 +42,7 @@ from loopgrad.codegen.schedule.cost import own_cost
 from loopgrad.codegen.schedule.factorisations import rewrite_factorisations
 from loopgrad.codegen.schedule.memory_order import in_memory_order
 from loopgrad.codegen.schedule.narrow_products import narrow_products
+from loopgrad.codegen.schedule.neighbours import over_neighbours
 from loopgrad.codegen.schedule.points import in_single_elements
 from loopgrad.codegen.schedule.products import rewrite_products
 from loopgrad.codegen.schedule.row_sums import rewrite_row_sums
@@ -299,7 +300,8 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     before, after = shape[:first], shape[max(wide) + 1 :]
     if not leading or trailing or (kept <= FEW_COLUMNS and prod(before) == 1):
         return None
-    if prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE) and count >= LONG_ROW:
+    few = prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE)
+    if few and (count >= LONG_ROW or (not in_order and over_neighbours(node, prod(after)))):
         return [_column_by_column(node, builder, first, max(wide) + 1)]
     side = _side_by_side(count, prod(after)) if in_order else 1
     many = MANY_LANES if in_order else MOST_LANES

@@ -17,6 +17,7 @@ from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, own_cost
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.made_rows import made_by_lanes
+from loopgrad.codegen.schedule.neighbours import of_neighbours
 from loopgrad.codegen.schedule.points import made_by_rows
 from loopgrad.codegen.schedule.products import matmul_source, matrix_lanes, multiplied_in_lanes
 from loopgrad.codegen.schedule.regions import Decision
@@ -274,6 +275,8 @@ class Partition:
         rows = node.operands[0]
         if self.in_order or length < SHORTEST_HELD or prod(rows.shape) < MANY_ELEMENTS:
             return False
+        if of_neighbours(rows, self._in_memory):
+            return True
         held = not length % WORKGROUP_ROW or self._comes_back(node.results[0], prod(rows.shape))
         pending, seen, there = [rows], {rows}, length >= WORKGROUP_ROW or prod(rows.shape) < VERY_MANY * length
         while pending:
