@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from loopgrad.codegen.artifact import Artifact
-from loopgrad.codegen.options import Options
+from loopgrad.codegen.options import LONG_COLUMNS, Options
 from loopgrad.codegen.program import Program
 from loopgrad.codegen.targets.gpu.record import ProgramRecord
 from loopgrad.graph.primitives import attention
@@ -41,6 +41,8 @@ class VulkanDevice(GpuDevice):
         if driver.endless_loops:  # elsewhere kernels with loops may report that the driver stopped them
             driver.ledger = Ledger(driver, driver.available())
         super().__init__(f"vulkan:{position}", driver, disk)
+        if self.gpu.features.columns_group:
+            self.routines = self.routines.union((LONG_COLUMNS,))
         for routine, dtypes in self.gpu.features.attention.items():
             self.routines = self.routines.union((routine,), [attention.OF.format(routine, name) for name in dtypes])
 

@@ -31,6 +31,7 @@ STAGE_COMPUTE: Final = 0x20
 SHUFFLE: Final = 0x10  # among what subgroups can do
 RESIDENT: Final = {TYPE_CPU: 1 << 10, TYPE_INTEGRATED: 1 << 15}
 LARGEST_TILE_GROUP: Final = 256
+LARGEST_COLUMNS_GROUP: Final = 1024
 NVIDIA: Final = 0x10DE
 OWN_BYTES_OF_NVIDIA: Final = 12 << 10  # driver 580 takes 15,600 bytes of arrays on an H200 and refuses 16,000 (-13)
 RESIDENT_DISCRETE: Final = 1 << 17  # fills 132 multiprocessors, and short stacks stay in the second-level cache
@@ -140,7 +141,8 @@ class Gpu:
             specials=widths("shaderSignedZeroInfNanPreserve"),
             nearest=tuple([w for w in widths("shaderRoundingModeRTE") if w < 64 or not self.is_nvidia]),
             resident=RESIDENT.get(self.kind, RESIDENT_DISCRETE),
-            tile_group=self._tile_group(),
+            tile_group=min(LARGEST_TILE_GROUP, self._largest_group()),
+            columns_group=self._columns_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
             known_bits=not self.is_nvidia,
             neighbours=_neighbours(subgroups),
@@ -154,11 +156,15 @@ class Gpu:
         nearest, as it does anyway, and those with large arrays of invocations."""
         return bool(self._properties.vendorID == NVIDIA)
 
-    def _tile_group(self) -> int:
-        """Invocations of a workgroup that shares a tile."""
+    def _largest_group(self) -> int:
+        """Invocations of a workgroup, a power of two."""
         limits = self._properties.limits
         most = min(limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0])
-        return min(LARGEST_TILE_GROUP, 1 << (int(most).bit_length() - 1))
+        return 1 << (int(most).bit_length() - 1)
+
+    def _columns_group(self) -> int:
+        """A processor has no registers for so many."""
+        return LARGEST_COLUMNS_GROUP if self.kind != TYPE_CPU and self._largest_group() >= LARGEST_COLUMNS_GROUP else 0
 
     # pipelines
 

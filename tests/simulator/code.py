@@ -46,6 +46,7 @@ def flavour() -> Flavour:
         local_id="add i32 %local_id, 0",
         group_id="add i32 %group_id, 0",
         barrier=(WAIT,),
+        columns_group=1024,
         asked_memory=99 << 10,
         exchanges=True,
         group_vectors=True,

@@ -50,6 +50,7 @@ class LlvmImage:
         asked = f.warpgroup_memory if self.warpgroups else f.asked_memory
         return Geometry(
             self.group,
+            columns_group=f.columns_group,
             asked_memory=asked,
             sums_group=f.summed_group,
             unit_types=f.unit_types,

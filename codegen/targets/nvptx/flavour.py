@@ -36,6 +36,7 @@ NVPTX: Final = Flavour(
     unit_types=("f16", "b16", "tf32"),
     matrices=SHAPES,
     waits=True,  # from compute capability 7.0 on each invocation goes on by itself
+    columns_group=1024,
     asked_memory=99 << 10,  # which all compute capabilities from 8.0 on have
     warpgroup_memory=227 << 10,
     fast_attributes='"denormal-fp-math-f32"="preserve-sign"',

@@ -78,7 +78,8 @@ class Features:
     and both give infinities, zeros and NaN where these are right.
     `denormals`, `specials`, `nearest`: bit widths for which subnormal numbers, NaN with the sign of zero,
     and rounding to nearest even can be asked for. `resident`: lanes of a kernel with stacks that run at a
-    time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, and the bytes of
+    time; `group`: invocations of a workgroup, `tile_group` of one that shares a tile, `columns_group` of
+    one that holds long columns (0: there are none so large), and the bytes of
     `workgroup_memory` that it may have; `neighbours`: those of a subgroup, where they exchange registers and lie side
     by side in a workgroup; 1 elsewhere; `matrices`: that these multiply; `fragments`: of those that are matrix units;
     `own_bytes` of arrays that an invocation may have (0: any number)."""
@@ -104,6 +105,7 @@ class Features:
     resident: int = 1 << 17
     group: int = 64
     tile_group: int = 128
+    columns_group: int = 0
     workgroup_memory: int = 16 << 10
     neighbours: int = 1
     matrices: tuple[MatrixShape, ...] = ()

@@ -40,6 +40,7 @@ class SpirvImage:
         return Geometry(
             f.tile_group,
             f.workgroup_memory,
+            columns_group=f.columns_group,
             resumable=f.resident if self.continued else 0,
             wide=f.int64_atomics,
             exchanges=f.neighbours >= WARP,

@@ -16,7 +16,6 @@ from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
 from loopgrad.codegen.targets.gpu.lanes.row_members import apart, reduce_alike
 
 SIDES: Final = (32, 16, 8)  # columns of a workgroup
-LARGEST_GROUP: Final = 1024
 MOST_TURNS: Final = 64  # elements of a column that an invocation has
 FEW_TURNS: Final = 8  # where workgroups are so few that a device waits for each
 FULL: Final = 256  # workgroups that fill a device
@@ -42,7 +41,7 @@ def column_members(kernel: Kernel, geometry: Geometry) -> ColumnTiles | None:
     rows, length = kernel.domain
     if not apart(kernel) or not reduce_alike(kernel):
         return None
-    largest = LARGEST_GROUP if geometry.asked_memory else geometry.group
+    largest = max(geometry.columns_group, geometry.group)
     words, found = _live_words(kernel), []
     lanes = sum(weight(stage) for stage in kernel.stages if prod(stage.domain) != rows)
     for side in SIDES:

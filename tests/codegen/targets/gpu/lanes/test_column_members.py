@@ -91,7 +91,7 @@ def members(shape: tuple[int, ...], geometry: Geometry) -> tuple[int, int, int] 
 
 def test_wide_arrays_have_more_columns_in_a_workgroup() -> None:
     """Where workgroups fill a device all the same; few of them have more invocations."""
-    large = Geometry(asked_memory=1 << 17)
+    large = Geometry(columns_group=1024)
     assert members((512, 16384), large) == (8, 64, 256)
     assert members((128, 16384), large) == (8, 16, 256)
     assert members((512, 512), large) == (64, 8, 512)
