@@ -195,9 +195,8 @@ class _Stages:
         return self._pair(table, index, invariant=True)
 
     def _pair(self, base: Val, index: Val, invariant: bool = False) -> Number:
-        address = self.code.at(base, index, 2 * self.size)
-        other = self.e.offset(address, self.size)
-        return self.b.load(address, self.p.type, invariant), self.b.load(other, self.p.type, invariant)
+        real, imaginary = self.b.load_vector(self.code.at(base, index, 2 * self.size), self.p.type, 2, invariant)
+        return real, imaginary
 
     def _base(self, array: Val, side: Side) -> Val:
         """Of the tile's first row, or of the transform of which rows are parts."""
@@ -280,6 +279,4 @@ class _Stages:
         if p.target.form == "real":
             self.b.store(c.at(base, place, self.size), value[0])
             return
-        address = c.at(base, place, 2 * self.size)
-        self.b.store(address, value[0])
-        self.b.store(self.e.offset(address, self.size), value[1])
+        self.b.store_vector(c.at(base, place, 2 * self.size), value)
