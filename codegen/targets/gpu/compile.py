@@ -19,6 +19,7 @@ from loopgrad.codegen.program import Program, RoutineRow
 from loopgrad.codegen.targets.gpu.arena import arena
 from loopgrad.codegen.targets.gpu.lanes.choices import chosen
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
+from loopgrad.codegen.targets.gpu.lanes.joined_loops import with_joined_loops
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import with_pieces
 from loopgrad.codegen.targets.gpu.lanes.joined_sums import with_joined_sums
 from loopgrad.codegen.targets.gpu.lanes.joined_tables import with_joined_tables
@@ -117,5 +118,5 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
 
 
 def _straightened(kernel: Kernel) -> Kernel:
-    plain = written_out(chosen(kernel))
+    plain = written_out(with_joined_loops(chosen(kernel)))
     return plain if plain.running is None else flat(plain)

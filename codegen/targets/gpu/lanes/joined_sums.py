@@ -15,10 +15,11 @@ from typing import Final
 
 from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValue, walk
 from loopgrad.codegen.kernel.passes import cse, dce, optimise
-from loopgrad.codegen.kernel.rebuild import Rebuilder, is_pure
+from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
 from loopgrad.codegen.steps import changed_by, named
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
+from loopgrad.codegen.targets.gpu.lanes.joined_loops import in_one_loop, quiet
 from loopgrad.codegen.targets.gpu.lanes.joined_pieces import LaunchesTogether, plain_lanes
 
 LARGE: Final = 1 << 16  # elements of an array that two launches had better read once
@@ -122,7 +123,7 @@ def _sums(kernel: Kernel) -> bool:
     loops = [op for op in kernel.body.ops if op.blocks]
     if len(loops) != 1 or loops[0].opcode != "for" or not plain_lanes(kernel):
         return False
-    inside = all(map(_quiet, walk(loops[0].blocks[0])))
+    inside = all(map(quiet, walk(loops[0].blocks[0])))
     return inside and not any(param.access == "accumulate" for param in kernel.params)
 
 
@@ -139,36 +140,8 @@ def _in_one_loop(a: Kernel, b: Kernel, places: Sequence[Sequence[int]]) -> Kerne
     name = f"{a.name}_{b.name.partition('_')[2]}"
     ordered = tuple([params[place] for place in range(len(params))])
     whole = cse.run(replace(a, name=name, params=ordered, body=Block(arguments, ops)))
-    order = _with_loops_together(whole.body.ops)
-    return None if order is None else optimise(_OneLoop(whole, order).run())
-
-
-def _with_loops_together(ops: Sequence[KOp]) -> list[KOp] | None:
-    """The operations in an order in which the two loops follow each other; None where they have other trips, or one
-    needs the other."""
-    first, second = (op for op in ops if op.blocks)
-    if first.operands[0] is not second.operands[0] or first.attrs != second.attrs:
-        return None
-    start, end = (next(i for i, op in enumerate(ops) if op is loop) for loop in (first, second))
-    needed, early = _read(second), list[KOp]()
-    for op in reversed(ops[start + 1 : end]):
-        if needed.intersection(op.results):
-            early.append(op)
-            needed |= _read(op)
-    if needed.intersection(first.results) or any(not _quiet(op) for op in early):
-        return None
-    moved = {id(op) for op in [*early, second]}
-    return [*ops[:start], *early[::-1], first, second, *[op for op in ops[start + 1 :] if id(op) not in moved]]
-
-
-def _quiet(op: KOp) -> bool:
-    return is_pure(op) or op.opcode == "load"
-
-
-def _read(op: KOp) -> set[KValue]:
-    """What it, and what is inside it, reads."""
-    inside = [v for block in op.blocks for one in walk(block) for v in one.operands]
-    return {*op.operands, *inside, *[v for block in op.blocks for v in block.yields]}
+    made = in_one_loop(whole, whole.body, [op for op in whole.body.ops if op.blocks])
+    return None if made is None else optimise(made)
 
 
 def _storing(kernel: Kernel, chosen: set[int]) -> tuple[Kernel, list[int]]:
@@ -192,39 +165,3 @@ class _Placed(Rebuilder):
         if "param" in op.attrs:
             self.out[-1].attrs = {**op.attrs, "param": self.places[op.attrs["param"]]}
         return results
-
-
-class _OneLoop(Rebuilder):
-    """A kernel's operations in that order, in which its two loops follow each other and become one."""
-
-    def __init__(self, kernel: Kernel, order: Sequence[KOp]) -> None:
-        super().__init__(kernel)
-        self.order = order
-        self.loops = [op for op in order if op.blocks]
-
-    def body(self, block: Block) -> None:
-        if block is not self.kernel.body:
-            super().body(block)
-            return
-        for op in self.order:
-            if op is self.loops[0]:
-                self.both()
-            elif op is not self.loops[1]:
-                operands = tuple([self.env[v] for v in op.operands])
-                self.env.update(zip(op.results, self.copy(op, operands), strict=True))
-
-    def both(self) -> None:
-        first, second = self.loops
-        k, carried = KValue(first.blocks[0].arguments[0].dtype), list[KValue]()
-        outer, self.out = self.out, []
-        for loop in self.loops:
-            own = [KValue(v.dtype) for v in loop.blocks[0].arguments[1:]]
-            self.env.update(zip(loop.blocks[0].arguments, (k, *own), strict=True))
-            self.body(loop.blocks[0])
-            carried += own
-        yields = tuple([self.env[v] for loop in self.loops for v in loop.blocks[0].yields])
-        inner, self.out = Block((k, *carried), self.out, yields), outer
-        operands = tuple([self.env[v] for v in (*first.operands, *second.operands[1:])])
-        made = KOp("for", operands, tuple([v.dtype for v in carried]), first.attrs, (inner,))
-        self.out.append(made)
-        self.env.update(zip((*first.results, *second.results), made.results, strict=True))
