@@ -224,17 +224,22 @@ def _solves(
     return found
 
 
+def _solve_one_in_place(steps: tuple[tuple[bool, bool, bool], ...], a: Array, x: Array, n: int, k: int) -> None:
+    """As below, of one small matrix."""
+    matrix, right, height, width = address_of(a), address_of(x), integer(n), integer(k)
+    with ONE_THREAD:
+        for solve, arguments in _solves(x.dtype, n, k, steps):
+            solve(*arguments, matrix, height, right, width)
+
+
 def _solve_in_place(steps: tuple[tuple[bool, bool, bool], ...], a: Array, x: Array, threads: int) -> None:
     """`x` becomes inv(op(a)) @ x, for one triangle (see above) after the other; (count, n, n) and (count, n, k), both
     dense."""
     count, n, k = x.shape
-    solves, height, width = _solves(x.dtype, n, k, steps), integer(n), integer(k)
     if count == 1 and max(n, k) <= SIDE_BY_SIDE:
-        matrix, right = address_of(a), address_of(x)
-        with ONE_THREAD:
-            for solve, arguments in solves:
-                solve(*arguments, matrix, height, right, width)
+        _solve_one_in_place(steps, a, x, n, k)
         return
+    solves, height, width = _solves(x.dtype, n, k, steps), integer(n), integer(k)
     triangles, at = places_of(a), places_of(x)
 
     def one(i: int) -> None:
@@ -255,10 +260,14 @@ def triangular_solve(attrs: Mapping[str, Any], operands: Sequence[Array], thread
 def solve_factored(attrs: Mapping[str, Any], operands: Sequence[Array], threads: int) -> tuple[Array, ...]:
     _, packed, rows, b = operands
     n, k = b.shape[-2:]
-    factors = np.ascontiguousarray(packed).reshape(-1, n, n)
-    places, right = rows.reshape(-1, n), b.reshape(-1, n, k)
     turned = attrs["transpose"]
     steps = ((not turned, not turned, turned), (turned, turned, turned))
+    if b.ndim == 2 and not turned and max(n, k) <= SIDE_BY_SIDE:
+        alone = b.take(rows, axis=0)
+        _solve_one_in_place(steps, np.ascontiguousarray(packed), alone, n, k)
+        return (alone,)
+    factors = np.ascontiguousarray(packed).reshape(-1, n, n)
+    places, right = rows.reshape(-1, n), b.reshape(-1, n, k)
     if turned:
         x = right.copy()
     elif len(right) == 1:

@@ -24,7 +24,7 @@ from loopgrad.codegen.targets.cpu.entry.call_context import (
 from loopgrad.codegen.targets.cpu.record import CpuProgramRecord
 from loopgrad.graph.types import TensorType
 from loopgrad.runtime.cpu import memory
-from loopgrad.runtime.cpu.host_calls import bound, call, is_bindable
+from loopgrad.runtime.cpu.host_calls import bound, is_bindable, prepared
 from loopgrad.runtime.cpu.native_pool import NativePool
 
 RESERVE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -57,6 +57,7 @@ class CallContext:
         self.raised: BaseException | None = None
         self._callbacks = self._set_callbacks()
         self._bindable = [self._words_of(step) if is_bindable(step) else None for step in program.host_calls]
+        self._calls = [prepared(step, pool) for step in program.host_calls]
         self._arrays: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
         self._bound: dict[tuple[int, ...], Callable[[], object]] = {}
         self.owns_arena = owns_arena(program)
@@ -136,7 +137,7 @@ class CallContext:
         try:
             places = self._bindable[number]
             if places is None:
-                call(self.program.host_calls[number], self.slot_array, self.pool)
+                self._calls[number](self.slot_array)
                 return 0
             words, (given, result) = self.words, places
             key = number, words[given], words[result]

@@ -6,7 +6,7 @@ by its NumPy reference, or where that is faster as `host_sort`, `host_lapack` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -19,6 +19,8 @@ from loopgrad.runtime.cpu.native_pool import NativePool
 
 Array = np.ndarray[Any, Any]
 Sort = Callable[[Mapping[str, Any], Array, Array, NativePool], None]
+Call = Callable[[Callable[[int], Array]], None]
+"""Does a step, where it is told how to get the memory of a slot."""
 
 
 def _sort(attrs: Mapping[str, Any], x: Array, result: Array, pool: NativePool) -> None:
@@ -41,19 +43,32 @@ def is_bindable(step: RoutineStep | MatmulStep) -> TypeGuard[RoutineStep]:
     return isinstance(step, RoutineStep) and step.name in fourier.ROWS
 
 
-def call(step: RoutineStep | MatmulStep, array: Callable[[int], Array], pool: NativePool) -> None:
-    """Do one step; `array(slot)` is the memory of a slot."""
-    if isinstance(step, RoutineStep) and _sorts_rows(step, x := array(step.inputs[0])):
-        SORTS[step.name](dict(step.attrs), x, array(step.outputs[0]), pool)
-        return
+def prepared(step: RoutineStep | MatmulStep, pool: NativePool) -> Call:
+    """What does a step, as often as it comes."""
     if isinstance(step, MatmulStep):
-        outputs: tuple[int, ...] = (step.out,)
-        results: tuple[Array, ...] = (product(step, array(step.left), array(step.right)),)
-    else:
-        outputs, results = step.outputs, routine(step, [array(slot) for slot in step.inputs], pool.threads)
-    for slot, result in zip(outputs, results, strict=True):
-        target = array(slot)
-        target[...] = np.asarray(result).reshape(target.shape)
+
+        def multiply(array: Callable[[int], Array]) -> None:
+            _store((product(step, array(step.left), array(step.right)),), [array(step.out)])
+
+        return multiply
+    attrs, sort = dict(step.attrs), SORTS.get(step.name)
+    factorise, reference = host_lapack.routine(step.name), REFERENCE[step.name]
+
+    def compute(array: Callable[[int], Array]) -> None:
+        operands, targets = [array(slot) for slot in step.inputs], [array(slot) for slot in step.outputs]
+        if sort is not None and _in_rows(attrs, operands[0]):
+            sort(attrs, operands[0], targets[0], pool)
+        elif factorise is not None:
+            _store(factorise(attrs, operands, pool.threads), targets)
+        else:
+            _store(reference(attrs, *operands), targets)
+
+    return compute
+
+
+def _store(results: Sequence[Array], targets: Sequence[Array]) -> None:
+    for result, target in zip(results, targets, strict=True):
+        target[...] = result if np.shape(result) == target.shape else np.reshape(result, target.shape)
 
 
 def bound(step: RoutineStep, array: Callable[[int], Array], pool: NativePool) -> Callable[[], object]:
@@ -70,15 +85,9 @@ def provider(name: str) -> tuple[str, str]:
     return f"own vector code, what it leaves {others}", why
 
 
-def _sorts_rows(step: RoutineStep, x: Array) -> bool:
-    """Along the last axis, of dtypes of NumPy itself."""
-    return step.name in SORTS and dict(step.attrs)["axis"] == x.ndim - 1 and x.size > 0 and x.dtype.kind != "V"
-
-
-def routine(step: RoutineStep, operands: list[Array], threads: int) -> tuple[Array, ...]:
-    attrs = dict(step.attrs)
-    factorise = host_lapack.routine(step.name)
-    return REFERENCE[step.name](attrs, *operands) if factorise is None else factorise(attrs, operands, threads)
+def _in_rows(attrs: Mapping[str, Any], x: Array) -> bool:
+    """Whether it is along the last axis, of a dtype of NumPy itself."""
+    return attrs["axis"] == x.ndim - 1 and x.size > 0 and x.dtype.kind != "V"
 
 
 def product(step: MatmulStep, left: Array, right: Array) -> Array:
