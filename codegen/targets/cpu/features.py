@@ -30,6 +30,10 @@ class Machine:
         """Whether a product and a sum are one instruction, rounded once."""
         return self.triple.startswith(("aarch64", "arm64")) or _has(self.features, "+fma")
 
+    def masked(self, itemsize: int) -> bool:
+        """Whether one instruction loads or stores those lanes that a mask has; else LLVM makes a branch of each."""
+        return self.masks or (self.gathers and itemsize >= 4)
+
 
 @cache
 def _has(features: str, wanted: str) -> bool:

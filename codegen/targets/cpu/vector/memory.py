@@ -10,6 +10,9 @@ kernel, into the parameter itself), lane after lane, so that the result doesn't 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from loopgrad.codegen.kernel.nodes import KOp, KValue
 from loopgrad.codegen.targets.cpu.vector import pairs
 from loopgrad.codegen.targets.cpu.vector.context import Strided, VectorEmitter, memory_type
@@ -21,6 +24,8 @@ from loopgrad.codegen.targets.cpu.vector.patterns import load_pattern
 from loopgrad.codegen.targets.cpu.vector.strides import load_every, store_every
 from loopgrad.codegen.targets.cpu.vector.vectors import SUFFIX, Vector
 from loopgrad.graph.types import DType
+
+T = TypeVar("T")
 
 
 def from_memory(e: VectorEmitter, x: Vector, dtype: DType) -> Vector:
@@ -105,40 +110,71 @@ def neighbours_or_gather(e: VectorEmitter, pointer: str, type: str, where: Vecto
     first = b.lane(where, 0)
     row = b.inst(where.type, "add {t0} {a}, {b}", b.vector(first), b.lanes(where.type))
     apart = b.any(b.inst("i1", "icmp ne {t0} {a}, {b}", where, row))
-    beside, alone, join = (b.fresh_label(stem) for stem in ("beside", "alone", "join"))
-    b.branch(apart, alone, beside)
-    found = []
-    for label in (beside, alone):
-        b.start(label)
-        with b.scope():
-            known = Strided(first, 1)
-            one = load_vector(e, pointer, type, known, tag) if label == beside else gather(e, pointer, type, where)
-        found.append(one.names)
-        b.jump(join)
-    b.start(join)
-    vt = b.vector_type(type)
-    names = [b.scalar(vt, f"phi {vt} [ {x}, %{beside} ], [ {y}, %{alone} ]").name for x, y in zip(*found, strict=True)]
-    return Vector(type, tuple(names), False)
+    ways = (
+        ("alone", lambda: gather(e, pointer, type, where).names),
+        ("beside", lambda: load_vector(e, pointer, type, Strided(first, 1), tag).names),
+    )
+    return joined(e, type, two_ways(e, apart, *ways))
 
 
 def load_vector(e: VectorEmitter, pointer: str, type: str, known: Strided, tag: str = "") -> Vector:
-    vt, width = e.b.vector_type(type), e.layout.width
-    first = element(e, pointer, type, known.start)
-    names = []
-    for u in range(e.layout.groups):
-        address, name = first, e.b.fresh()
-        if u:
-            address = e.b.fresh()
-            e.b.line(f"{address} = getelementptr {type}, ptr {first}, i64 {u * width}")
-        if e.mask is None:
-            e.b.line(f"{name} = load {vt}, ptr {address}, align {itemsize(type)}{tag}")
-        else:
-            e.b.line(
-                f"{name} = call {vt} @llvm.masked.load.{suffix(e, type)}.p0(ptr align {itemsize(type)} {address}, "
-                f"{e.b.vector_type('i1')} {e.mask.names[u]}, {vt} zeroinitializer)"
-            )
-        names.append(name)
-    return Vector(type, tuple(names), False)
+    b, vt, places = e.b, e.b.vector_type(type), side_by_side(e, type, element(e, pointer, type, known.start))
+
+    def plainly() -> list[str]:
+        return [b.scalar(vt, f"load {vt}, ptr {at}, align {itemsize(type)}{tag}").name for at in places]
+
+    def masked() -> list[str]:
+        assert e.mask is not None
+        call, masks = f"call {vt} @llvm.masked.load.{suffix(e, type)}.p0", b.vector_type("i1")
+        return [
+            b.scalar(vt, f"{call}(ptr align {itemsize(type)} {at}, {masks} {lanes}, {vt} zeroinitializer)").name
+            for at, lanes in zip(places, e.mask.names, strict=True)
+        ]
+
+    if e.mask is None:
+        return Vector(type, tuple(plainly()), False)
+    if e.machine.masked(itemsize(type)):
+        return Vector(type, tuple(masked()), False)
+    return joined(e, type, two_ways(e, some_missing(e, e.mask), ("part", masked), ("whole", plainly)))
+
+
+def side_by_side(e: VectorEmitter, type: str, first: str) -> list[str]:
+    """The addresses of vectors side by side."""
+    places = [first]
+    for u in range(1, e.layout.groups):
+        places.append(e.b.fresh())
+        e.b.line(f"{places[u]} = getelementptr {type}, ptr {first}, i64 {u * e.layout.width}")
+    return places
+
+
+def some_missing(e: VectorEmitter, mask: Vector) -> str:
+    """Whether the mask hasn't all lanes: mostly it has, away from the ends of rows."""
+    return e.b.any(e.b.inst("i1", "xor {t0} {a}, {b}", mask, all_true(e)))
+
+
+def two_ways(
+    e: VectorEmitter, condition: str, yes: tuple[str, Callable[[], T]], no: tuple[str, Callable[[], T]]
+) -> list[tuple[str, T]]:
+    """What one way gives where the condition holds, and the other one elsewhere, each with the block it ends in."""
+    b, made = e.b, []
+    labels, end = [b.fresh_label(stem) for stem, _ in (yes, no)], b.fresh_label("join")
+    b.branch(condition, labels[0], labels[1])
+    for label, (_, way) in zip(labels, (yes, no), strict=True):
+        b.start(label)
+        with b.scope():
+            result = way()
+            made.append((b.label, result))
+        b.jump(end)
+    b.start(end)
+    return made
+
+
+def joined(e: VectorEmitter, type: str, made: Sequence[tuple[str, Sequence[str]]]) -> Vector:
+    """The vectors of whichever way was taken."""
+    vt, (one, other) = e.b.vector_type(type), [[f"[ {name}, %{label} ]" for name in names] for label, names in made]
+    return Vector(
+        type, tuple([e.b.scalar(vt, f"phi {vt} {x}, {y}").name for x, y in zip(one, other, strict=True)]), False
+    )
 
 
 def itemsize(type: str) -> int:
@@ -196,19 +232,24 @@ def store_at(e: VectorEmitter, pointer: str, type: str, index: KValue, value: Ve
 
 def store_vector(e: VectorEmitter, first: str, value: Vector, mask: Vector | None) -> None:
     """Lanes side by side from one address."""
-    vt, width = e.b.vector_type(value.type), e.layout.width
-    for u, name in enumerate(value.names):
-        address = first
-        if u:
-            address = e.b.fresh()
-            e.b.line(f"{address} = getelementptr {value.type}, ptr {first}, i64 {u * width}")
-        if mask is None:
-            e.b.line(f"store {vt} {name}, ptr {address}, align {itemsize(value.type)}")
-        else:
-            e.b.line(
-                f"call void @llvm.masked.store.{suffix(e, value.type)}.p0({vt} {name}, "
-                f"ptr align {itemsize(value.type)} {address}, {e.b.vector_type('i1')} {mask.names[u]})"
-            )
+    vt, size, places = e.b.vector_type(value.type), itemsize(value.type), side_by_side(e, value.type, first)
+
+    def plainly() -> None:
+        for at, name in zip(places, value.names, strict=True):
+            e.b.line(f"store {vt} {name}, ptr {at}, align {size}")
+
+    def masked() -> None:
+        assert mask is not None
+        call, masks = f"call void @llvm.masked.store.{suffix(e, value.type)}.p0", e.b.vector_type("i1")
+        for at, name, lanes in zip(places, value.names, mask.names, strict=True):
+            e.b.line(f"{call}({vt} {name}, ptr align {size} {at}, {masks} {lanes})")
+
+    if mask is None:
+        plainly()
+    elif e.machine.masked(size):
+        masked()
+    else:
+        two_ways(e, some_missing(e, mask), ("part", masked), ("whole", plainly))
 
 
 def scatter(e: VectorEmitter, pointer: str, type: str, index: Vector, value: Vector, mask: Vector | None) -> None:

@@ -94,7 +94,7 @@ def functions(text):
     return {name: body.count("\n") for name, body in re.findall(r"define [^@]*(@[\w.]+)\((.*?)\n}\n", text, re.S)}
 
 
-@pytest.mark.parametrize("shape", [(400, 1), (4, 60)], ids=["a long body", "many loops"])
+@pytest.mark.parametrize("shape", [(600, 1), (4, 60)], ids=["a long body", "many loops"])
 def test_no_function_is_long(shape):
     steps, loops = shape
     text, _ = emit_kernels([loops_and_branches(steps, loops)], host_machine(), Options())
