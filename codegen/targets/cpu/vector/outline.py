@@ -14,6 +14,8 @@ from loopgrad.codegen.targets.cpu.vector.recipes import VectorOps, VectorScope
 from loopgrad.codegen.targets.cpu.vector.vectors import FunctionText, Vector
 from loopgrad.graph.types import DType, uint8
 
+EXTREMES = {"min": "olt", "max": "ogt"}
+BITS = {"float": "i32", "double": "i64"}
 LOOKS = 1 << 16  # rows that don't fit between two looks at the memory that there is
 
 
@@ -67,7 +69,11 @@ def _one_lane(b: FunctionText, kind: str, dtype: DType, type: str, index: str, l
     """The lines of one lane, whose number is `lane`; they end names with `suffix`."""
     old, new = Vector(type, (f"%old{suffix}",), True), Vector(type, (f"%x{suffix}",), True)
     b.lines.clear()
-    result = new if kind == "set" else combine(b, kind, dtype, old, new)
+    if type in BITS and kind in EXTREMES:
+        chosen = _extreme(kind, type, suffix)
+    else:
+        result = new if kind == "set" else combine(b, kind, dtype, old, new)
+        chosen = [*b.lines, f"store {type} {result.name}, ptr %at{suffix}"]
     return [
         f"%ip{suffix} = getelementptr {index}, ptr %ia, i64 {lane}",
         f"%i{suffix} = load {index}, ptr %ip{suffix}",
@@ -75,8 +81,22 @@ def _one_lane(b: FunctionText, kind: str, dtype: DType, type: str, index: str, l
         f"%x{suffix} = load {type}, ptr %xp{suffix}",
         f"%at{suffix} = getelementptr {type}, ptr %p, {index} %i{suffix}",
         f"%old{suffix} = load {type}, ptr %at{suffix}",
-        *b.lines,
-        f"store {type} {result.name}, ptr %at{suffix}",
+        *chosen,
+    ]
+
+
+def _extreme(kind: str, type: str, suffix: str) -> list[str]:
+    """Of two floats the smaller or larger one, NaN before all others, chosen as integers: LLVM makes a branch of a
+    choice between single floats, which nobody can predict."""
+    bits = BITS[type]
+    return [
+        f"%first{suffix} = fcmp {EXTREMES[kind]} {type} %old{suffix}, %x{suffix}",
+        f"%nan{suffix} = fcmp uno {type} %old{suffix}, %old{suffix}",
+        f"%keep{suffix} = or i1 %first{suffix}, %nan{suffix}",
+        f"%oldbits{suffix} = load {bits}, ptr %at{suffix}",
+        f"%xbits{suffix} = load {bits}, ptr %xp{suffix}",
+        f"%chosen{suffix} = select i1 %keep{suffix}, {bits} %oldbits{suffix}, {bits} %xbits{suffix}",
+        f"store {bits} %chosen{suffix}, ptr %at{suffix}",
     ]
 
 

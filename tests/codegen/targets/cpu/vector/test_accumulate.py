@@ -36,6 +36,28 @@ def test_shared_elements(kind, size, target):
     check(scatter(size, target, kind, int64), [*inputs(size, target, np.int64), start.astype(np.int64)])
 
 
+@pytest.mark.parametrize("kind", ["min", "max"])
+@pytest.mark.parametrize("dtype", [float32, float64])
+@pytest.mark.parametrize("target", [3, 700])
+def test_extremes_of_what_is_not_finite(kind, dtype, target):
+    """The bits of the reference, so of zeros the sign, and NaN before all others, whichever comes first."""
+    x, where = inputs(5003, target, dtype.name)
+    special = np.array([0.0, -0.0, np.nan, np.inf, -np.inf], dtype.name)
+    rng = np.random.default_rng(1)
+    x[rng.integers(0, 5003, 900)] = special[rng.integers(0, 5, 900)]
+    start = rng.standard_normal(target).astype(dtype.name)
+    start[::50] = np.nan
+    with np.errstate(invalid="ignore"):
+        check(scatter(5003, target, kind, dtype), [x, where, start])
+
+
+@pytest.mark.parametrize("kind", ["min", "max"])
+def test_extremes_are_chosen_without_branches(kind):
+    text = CompiledKernel(scatter(20000, 43, kind)).text
+    assert f"define internal void @lg.accumulate.{kind}.float32" in text
+    assert "select i1 %keep.0, i32 %oldbits.0, i32 %xbits.0" in text
+
+
 def test_copies_are_used_for_small_targets_and_order_for_large_ones():
     assert not CompiledKernel(scatter(20000, 5, "add")).interface.serial
     assert CompiledKernel(scatter(20000, 40000, "add")).interface.serial
