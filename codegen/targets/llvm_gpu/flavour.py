@@ -24,7 +24,7 @@ class Flavour:
     kernel belongs to `summed_group` invocations (0: as many as others), where its sums are over long rows;
     `staged_attributes` what stages that wait at barriers do, where {resident} workgroups should run side by side;
     `recipe_attributes` what a recipe does that is best with {registers} registers.
-    `columns_group`: invocations of a workgroup that holds long columns (0: as many as others).
+    `columns_group`: invocations of a workgroup that holds long columns or rows (0: as many as others).
     `asked_memory`: bytes of a workgroup that launches can ask for, `warpgroup_memory` those where warpgroups multiply.
     `exchanges`: neighbouring invocations exchange registers. `unit_types`: of factors that matrix units of warps
     multiply. `matrices`: that subgroups multiply. `waits`: workgroups that have begun go on whatever others wait for.

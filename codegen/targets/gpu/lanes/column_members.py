@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
-from loopgrad.codegen.targets.gpu.lanes.row_members import apart, reduce_alike
+from loopgrad.codegen.targets.gpu.lanes.row_members import FEWEST_BESIDE, REGISTERS, apart, largest_group, reduce_alike
 
 SIDES: Final = (32, 16, 8)  # columns of a workgroup
 MOST_TURNS: Final = 64  # elements of a column that an invocation has
 FEW_TURNS: Final = 8  # where workgroups are so few that a device waits for each
 FULL: Final = 256  # workgroups that fill a device
-REGISTERS, MOST_REGISTERS = 1 << 16, 255  # of a multiprocessor, and of an invocation
-OTHERS, USUAL = 28, 40  # registers of an invocation beside the elements that it holds: at least, and mostly
+MOST_REGISTERS: Final = 255  # of an invocation
+USUAL: Final = 40  # registers of an invocation beside the elements that it holds, mostly
 MOST_HELD: Final = 64
 MANY, FEW = 8, 4  # elements whose operations are written one beside the other
 FOR_MANY: Final = 48  # registers beside those of held elements that many take
@@ -41,16 +41,15 @@ def column_members(kernel: Kernel, geometry: Geometry) -> ColumnTiles | None:
     rows, length = kernel.domain
     if not apart(kernel) or not reduce_alike(kernel):
         return None
-    largest = max(geometry.columns_group, geometry.group)
     words, found = _live_words(kernel), []
     lanes = sum(weight(stage) for stage in kernel.stages if prod(stage.domain) != rows)
     for side in SIDES:
         group = geometry.group
-        while group <= largest:
+        while group <= largest_group(geometry):
             members = group // side
             turns, tiles = -(-length // members), -(-rows // side)
             held = turns * words
-            fits = turns <= MOST_TURNS and held <= min(MOST_HELD, REGISTERS // group - OTHERS)
+            fits = turns <= MOST_TURNS and held <= min(MOST_HELD, REGISTERS // group - FEWEST_BESIDE)
             if fits and turns * lanes <= MOST_WEIGHT:
                 idle = max(turns - FEW_TURNS, 0) if tiles < FULL else 0
                 free = min(REGISTERS // group, MOST_REGISTERS) - held

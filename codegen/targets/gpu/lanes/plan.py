@@ -68,7 +68,7 @@ class Geometry:
 
     group: int = 256  # invocations of a workgroup that shares a tile
     memory: int = 48 << 10  # bytes that a workgroup shares
-    columns_group: int = 0  # invocations of a workgroup that holds long columns; 0: `group`
+    columns_group: int = 0  # invocations of a workgroup that holds long columns or rows; 0: `group`
     asked_memory: int = 0  # bytes that it shares where a launch asks for them; 0: none can
     resumable: int = 0  # kernels with loops must be left and continued, by at most so many invocations; 0: they needn't
     wide: bool = True  # there are atomics of 64 bits

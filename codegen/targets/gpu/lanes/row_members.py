@@ -10,6 +10,7 @@ of it; it counts once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Final
 
@@ -18,8 +19,10 @@ from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.targets.gpu.assembler import VECTOR_BYTES, WARP
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.plan import FEW_ROWS, LONG_ROW, Geometry, RowMembers, reduced_rows
-from loopgrad.codegen.targets.gpu.lanes.row_layouts import row_dims
+from loopgrad.codegen.targets.gpu.lanes.row_layouts import RowLayout, row_dims
 
+REGISTERS: Final = 1 << 16  # of a multiprocessor
+FEWEST_BESIDE: Final = 28  # of an invocation beside the elements that it holds
 MOST_HELD: Final = 64  # words of a row's arrays that an invocation has
 USUAL, MOST = 8, 16  # elements that it has, where fewer members or more can't have all
 MOST_OF_LONG: Final = 32  # elements of a row that a workgroup has
@@ -34,8 +37,30 @@ SECTOR: Final = 32  # bytes that memory gives at least
 NARROWEST: Final = 2  # bytes of an element of a vector: of narrower ones a vector were too many elements
 
 
-def row_members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
-    """How the rows of a kernel with stages lie; None where they had better be in memory of the workgroup."""
+def row_members(kernel: Kernel, geometry: Geometry) -> tuple[RowMembers, int] | None:
+    """How the rows of a kernel with stages lie, and the invocations of a workgroup: more than usual where so many can't
+    hold a row. None where rows had better be in memory of the workgroup."""
+    group = geometry.group
+    while group <= largest_group(geometry):
+        shape = _members(kernel, replace(geometry, group=group))
+        if shape is not None and held_words(kernel, shape) + FEWEST_BESIDE <= REGISTERS // group:
+            return shape, group
+        group *= 2
+    return None
+
+
+def may_be_held(layout: RowLayout, geometry: Geometry) -> bool:
+    """Whether invocations of a workgroup have registers for a row, by its length alone; columns may always be so."""
+    longest = largest_group(geometry) * MOST_OF_LONG if geometry.exchanges else LONG_ROW
+    return layout.beside > 1 or (layout.rows > FEW_ROWS and layout.length <= longest)
+
+
+def largest_group(geometry: Geometry) -> int:
+    """Invocations of a workgroup that has rows or columns in registers, at most."""
+    return max(geometry.columns_group, geometry.group)
+
+
+def _members(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
     rows, length = kernel.domain
     most = geometry.group if geometry.exchanges else WARP
     longest = most * MOST_OF_LONG if geometry.exchanges else LONG_ROW

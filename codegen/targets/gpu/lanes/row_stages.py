@@ -42,7 +42,7 @@ from loopgrad.codegen.targets.gpu.lanes.row_layouts import (
     row_element,
     with_rows,
 )
-from loopgrad.codegen.targets.gpu.lanes.row_members import row_members
+from loopgrad.codegen.targets.gpu.lanes.row_members import may_be_held, row_members
 from loopgrad.codegen.targets.gpu.lanes.shard_plan import shards_of
 from loopgrad.codegen.targets.gpu.lanes.slot_versions import with_versions
 from loopgrad.codegen.targets.gpu.lanes.stage_tiles import reduces_rows, stage_tiles
@@ -134,7 +134,7 @@ class _Fusion:
                 return None, {}
             else:
                 passed.append(step)
-        while layout.beside > 1 and run.stages and not self.holds(run):
+        while run.stages and self.only_held(layout) and not self.holds(run):
             run.stages.pop()
             left.popitem()
         reduces = any(stage.kernel.reductions and reduces_rows(stage.kernel, layout.rows) for stage in run.stages)
@@ -173,7 +173,7 @@ class _Fusion:
                 near = [] if layout.length >= LONG_ACROSS else steps[:MOST_PASSED]
                 if any(self.stores_rows(later, layout) for later in near):
                     layout = RowLayout(*found)
-                fits = layout.beside > 1 or stage_tiles(*found, (), self.geometry) is not None
+                fits = not self.only_held(layout) or may_be_held(layout, self.geometry)
                 return layout if fits else None
         return None
 
@@ -228,7 +228,7 @@ class _Fusion:
         if not all(keeps_rows(maker, slot, layout) for maker, slot in makers):
             return False
         kernels = [*(s.kernel for s in run.stages), stage.kernel]
-        return layout.beside > 1 or stage_tiles(layout.rows, layout.length, kernels, self.geometry) is not None
+        return self.only_held(layout) or stage_tiles(layout.rows, layout.length, kernels, self.geometry) is not None
 
     def alone(self, run: _Run) -> bool:
         """Whether rows that are only reduced, once, had better be held: columns, and rows that no more than a warp has,
@@ -237,12 +237,17 @@ class _Fusion:
             return True
         if not (self.geometry.exchanges and SHORT_ROW < run.layout.length <= LONGEST_ALONE):
             return False
-        members = row_members(self.together(run)[0], self.geometry)
-        return members is not None and members.members <= WARP
+        held = row_members(self.together(run)[0], self.geometry)
+        return held is not None and held[0].members <= WARP
+
+    def only_held(self, layout: RowLayout) -> bool:
+        """Whether rows can only be taken through stages in registers: columns, and those that are too long else."""
+        return layout.beside > 1 or stage_tiles(layout.rows, layout.length, (), self.geometry) is None
 
     def holds(self, run: _Run) -> bool:
-        """Whether invocations have registers for what these stages make of columns."""
-        return column_members(self.together(run)[0], self.geometry) is not None
+        """Whether invocations have registers for what these stages make of rows."""
+        kernel = self.together(run)[0]
+        return (column_members if kernel.columns else row_members)(kernel, self.geometry) is not None
 
     # ---- one launch of them
 
@@ -297,28 +302,29 @@ class _Fusion:
         return found
 
     def copied(self, run: _Run, between: Sequence[int]) -> list[int]:
-        """Slots for rows' own elements that others need as well, and of columns those for elements of lanes. Later
-        stages read a copy, for which they needn't wait as for memory."""
+        """Slots for rows' own elements that others need as well, and those for elements of lanes where rows must be
+        held. Later stages read a copy, for which they needn't wait as for memory."""
         kernels, layout, found = [stage.kernel for stage in run.stages], run.layout, list[int]()
+        held = self.only_held(layout)
         arrays = [self.param(run, slot) for slot in between]
         for slot in sorted((run.written & run.read).difference(between)):
             touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
             of_rows = _elements(touching[0], slot) == layout.rows
             keeps = keeps_row_elements if of_rows else keeps_lanes
-            if not (of_rows or layout.beside > 1) or not all(keeps(s, slot, layout) for s in touching):
+            if not (of_rows or held) or not all(keeps(s, slot, layout) for s in touching):
                 continue
             folded = any(stage.step.slots[r.param] == slot for stage in touching for r in stage.kernel.reductions)
             arrays.append(self.param(run, slot))
-            if (layout.beside > 1 or not folded) and self.have_room(layout, kernels, arrays):
+            if (held or not folded) and self.have_room(layout, kernels, arrays):
                 found.append(slot)
             else:
                 arrays.pop()
         return found
 
     def have_room(self, layout: RowLayout, kernels: Sequence[Kernel], arrays: Sequence[BufferParam]) -> bool:
-        """Whether a workgroup has memory for arrays of its rows; those of columns are in registers."""
+        """Whether a workgroup has memory for arrays of its rows, if they aren't in registers."""
         shape = (layout.rows, layout.length)
-        return layout.beside > 1 or stage_tiles(*shape, kernels, self.geometry, arrays) is not None
+        return self.only_held(layout) or stage_tiles(*shape, kernels, self.geometry, arrays) is not None
 
     def param(self, run: _Run, slot: int) -> BufferParam:
         stage = next(stage for stage in run.stages if slot in stage.writes)

@@ -34,19 +34,19 @@ from loopgrad.codegen.targets.gpu.lanes.plan import (
     reduced_rows,
     row_pitch,
 )
-from loopgrad.codegen.targets.gpu.lanes.row_members import held_words, row_members, widest
+from loopgrad.codegen.targets.gpu.lanes.row_members import REGISTERS, held_words, row_members, widest
 from loopgrad.codegen.targets.gpu.lanes.side_by_side import lanes_side_by_side
 from loopgrad.graph.types import DType
 
 MOST_LANES: Final = 64  # of a row, per invocation
 FEW_GROUPS: Final = 128  # fewer rows leave a device idle; then a row has at most
 FEW_LANES: Final = 16  # lanes per invocation
-REGISTERS: Final = 1 << 16  # of a multiprocessor
 UNIT: Final = 8  # in which an invocation gets them
 COMMON: Final = 14  # of an invocation, whatever it runs
 ADDRESS: Final = 2  # of an array
 RECIPE: Final = 2  # numbers that a recipe of an elementwise operation holds
 FEWEST_RESIDENT, MOST_RESIDENT = 2, 8
+FEWEST_INVOCATIONS: Final = 512  # of held rows
 HELD_BESIDE: Final = 32  # registers of an invocation that has part of a row
 TWICE: Final = 12  # for each byte of an element, at most, where each has another one
 SHARE: Final = 2  # of memory of the workgroup that is left free, so that several workgroups fit
@@ -60,12 +60,12 @@ def stage_plan(kernel: Kernel, geometry: Geometry) -> LaneMapping:
         assert found is not None, "only columns that invocations hold are put together"
         tiles = Tiles(found.group // found.shape.members * length, 1, rows * length, partials=True)
         return LaneMapping(group=found.group, tiles=tiles, members=found.shape, resident=found.resident)
-    members = row_members(kernel, geometry)
-    if members is not None:
-        size = geometry.group // members.members * length
-        tiles = Tiles(size, 1, rows * length, partials=True)
-        left = held_resident(kernel, members, geometry.group)
-        return LaneMapping(group=geometry.group, tiles=tiles, members=members, resident=left)
+    held = row_members(kernel, geometry)
+    if held is not None:
+        members, group = held
+        tiles = Tiles(group // members.members * length, 1, rows * length, partials=True)
+        left = held_resident(kernel, members, group)
+        return LaneMapping(group=group, tiles=tiles, members=members, resident=left)
     between = kernel.stages[0].params[len(kernel.params) :]
     each = stage_tiles(rows, length, kernel.stages, geometry, between)
     assert each is not None, "only stages that fit are put together"
@@ -85,7 +85,7 @@ def held_resident(kernel: Kernel, shape: RowMembers, group: int) -> int:
     held = held_words(kernel, shape)
     itemsize = widest(kernel)
     needed = max(min(2 * held, TWICE * itemsize), held) + HELD_BESIDE
-    return max(min(REGISTERS // (group * -(-needed // UNIT) * UNIT), MOST_RESIDENT), FEWEST_RESIDENT)
+    return max(min(REGISTERS // (group * -(-needed // UNIT) * UNIT), MOST_RESIDENT), FEWEST_INVOCATIONS // group, 1)
 
 
 def resident(kernel: Kernel, tiles: Sequence[Tiles], group: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loopgrad.codegen.kernel.nodes import Kernel
 from loopgrad.codegen.options import DEFAULT_OPTIONS
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
@@ -54,7 +55,14 @@ def of_rows(function: Any, length: int, dtype: Any) -> tuple[Graph, Any]:
 
 def members(function: Any, length: int, dtype: Any = float32) -> RowMembers | None:
     (kernel,) = with_row_stages(schedule(of_rows(function, length, dtype)[0], DEFAULT_OPTIONS), Geometry()).kernels
-    return row_members(kernel, Geometry())
+    return shape_of(kernel, Geometry())
+
+
+def shape_of(kernel: Kernel, geometry: Geometry) -> RowMembers | None:
+    """Where workgroups are as large as usual."""
+    found = row_members(kernel, geometry)
+    assert found is None or found[1] == geometry.group
+    return None if found is None else found[0]
 
 
 @pytest.mark.in_turns
@@ -150,7 +158,7 @@ def test_several_warps_have_a_long_row(function: Any, length: int, dtype: Any, h
     graph, _ = trace(function, [TensorType((300, length), dtype)])
     geometry = Geometry(exchanges=True)
     kernel = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels[0]
-    assert (row_members(kernel, geometry) if kernel.stages else None) == held
+    assert (shape_of(kernel, geometry) if kernel.stages else None) == held
     assert row_members(kernel, Geometry()) is None
 
 
@@ -167,7 +175,7 @@ def test_many_long_rows_have_few_members(function: Any, length: int, held: RowMe
     graph, _ = trace(function, [TensorType((1 << 13, length), float32)])
     geometry = Geometry(exchanges=True)
     (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels
-    assert row_members(kernel, geometry) == held
+    assert shape_of(kernel, geometry) == held
 
 
 @pytest.mark.parametrize(("times", "held"), [(2, RowMembers(members=128, turns=4, side=4)), (40, None)])
@@ -183,7 +191,7 @@ def test_heavy_lanes_that_nothing_reads_again_come_after_one_another(times: int,
     graph, _ = trace(summed, [TensorType((1 << 11, 2048), float32)])
     geometry = Geometry(exchanges=True)
     (kernel,) = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels
-    assert row_members(kernel, geometry) == held
+    assert shape_of(kernel, geometry) == held
 
 
 def off_the_sum(x: Value) -> list[Value]:
@@ -258,3 +266,35 @@ def test_sums_of_all_rows_dont_keep_rows_in_memory(length: int, dtype: Any) -> N
     for _ in range(2):
         for got, want in zip(made.run([device().put(x) for x in given]), wanted, strict=True):
             np.testing.assert_allclose(device().get(got), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("function", "length", "dtype", "held"),
+    [
+        (softmax, 8192, float32, (RowMembers(members=256, turns=8, side=4), 256)),
+        (softmax, 8192, float64, (RowMembers(members=512, turns=8, side=2), 512)),
+        (softmax, 16384, float32, (RowMembers(members=512, turns=8, side=4), 512)),
+        (softmax, 32000, float32, (RowMembers(members=1024, turns=8, side=4), 1024)),
+        (softmax, 33000, float32, None),  # nobody holds it
+        (softmax, 32001, float32, None),  # single elements are too many accesses
+    ],
+)
+def test_what_is_too_much_for_a_workgroup_has_a_larger_one(function: Any, length: int, dtype: Any, held: Any) -> None:
+    graph, _ = trace(function, [TensorType((1 << 11, length), dtype)])
+    geometry = Geometry(exchanges=True, columns_group=1024)
+    kernel = with_row_stages(schedule(graph, DEFAULT_OPTIONS), geometry).kernels[0]
+    assert (row_members(kernel, geometry) if kernel.stages else None) == held
+
+
+@pytest.mark.in_turns
+@pytest.mark.costly
+@pytest.mark.parametrize("length", [600, 2048, 20_000])
+def test_rows_of_larger_workgroups(length: int) -> None:
+    """As large as the target has them."""
+    type = TensorType((259, length), float32)
+    graph = trace(weighted_softmax, [type, type])[0]
+    rng = np.random.default_rng(length)
+    given = [rng.normal(size=type.shape).astype(np.float32) for _ in range(2)]
+    results = executable_of(schedule(graph, DEFAULT_OPTIONS)).run([device().put(x) for x in given])
+    for got, want in zip(results, interpret(graph, given), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=2e-5, atol=2e-5)
