@@ -258,8 +258,15 @@ class _Fusion:
 
     def together(self, run: _Run) -> tuple[Kernel, tuple[int, ...]]:
         """The kernel of all stages, and its slots."""
+        held = self.placed(run, held=True)
+        if self.only_held(run.layout) or row_members(held[0], self.geometry) is not None:
+            return held
+        return self.placed(run, held=False)
+
+    def placed(self, run: _Run, held: bool) -> tuple[Kernel, tuple[int, ...]]:
+        """The same with the copies that stages need where rows are held, or where they aren't."""
         between = self.between(run)
-        copied = self.copied(run, between)
+        copied = self.copied(run, between, held)
         params: dict[int, BufferParam] = {}
         for stage in run.stages:
             for slot, param in zip(stage.step.slots, stage.kernel.params, strict=True):
@@ -301,11 +308,10 @@ class _Fusion:
                 arrays.append(param)
         return found
 
-    def copied(self, run: _Run, between: Sequence[int]) -> list[int]:
-        """Slots for rows' own elements that others need as well, and those for elements of lanes where rows must be
-        held. Later stages read a copy, for which they needn't wait as for memory."""
+    def copied(self, run: _Run, between: Sequence[int], held: bool) -> list[int]:
+        """Slots for rows' own elements that others need as well, and those for elements of lanes where rows are held.
+        Later stages read a copy, for which they needn't wait as for memory."""
         kernels, layout, found = [stage.kernel for stage in run.stages], run.layout, list[int]()
-        held = self.only_held(layout)
         arrays = [self.param(run, slot) for slot in between]
         for slot in sorted((run.written & run.read).difference(between)):
             touching = [stage for stage in run.stages if slot in stage.reads | stage.writes]
@@ -315,7 +321,7 @@ class _Fusion:
                 continue
             folded = any(stage.step.slots[r.param] == slot for stage in touching for r in stage.kernel.reductions)
             arrays.append(self.param(run, slot))
-            if (held or not folded) and self.have_room(layout, kernels, arrays):
+            if held or (not folded and self.have_room(layout, kernels, arrays)):
                 found.append(slot)
             else:
                 arrays.pop()

@@ -108,14 +108,35 @@ def test_what_rows_are_reduced_to_may_be_wider() -> None:
     assert members(with_wide_roots, 32) == members(rooted, 32)
 
 
-def test_what_lies_in_memory_between_stages_isnt_held() -> None:
+def with_exponentials(x: Value) -> list[Value]:
+    """What lanes make of elements is a result, and read again."""
+    e = ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))
+    return [e, ops.div(e, spread(ops.reduce_sum(e, (1,)), x))]
+
+
+def mirrored(x: Value) -> list[Value]:
+    """Lanes read what others of their row have made."""
+    e = ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))
+    return [e, ops.div(ops.flip(e, (1,)), spread(ops.reduce_sum(e, (1,)), x))]
+
+
+def test_what_others_have_made_lies_in_memory() -> None:
     """Members would have to wait for each other."""
+    assert members(with_exponentials, 32) == RowMembers(members=4, turns=2, side=4)
+    assert members(mirrored, 32) is None
 
-    def both(x: Value) -> list[Value]:
-        e = ops.exp(ops.sub(x, spread(ops.reduce_max(x, (1,)), x)))
-        return [e, ops.div(e, spread(ops.reduce_sum(e, (1,)), x))]
 
-    assert members(both, 32) is None
+@pytest.mark.in_turns
+@pytest.mark.parametrize("function", [with_exponentials, mirrored], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("length", "dtype"), [(32, float32), (100, float16), (300, float32)])
+def test_what_stages_hand_on_is_a_result_too(function: Any, length: int, dtype: Any) -> None:
+    type = TensorType((max(ELEMENTS // length, 256) + 3, length), dtype)
+    graph = trace(function, [type])[0]
+    x = np.random.default_rng(4).normal(size=type.shape).astype(dtype.np)
+    results = executable_of(schedule(graph, DEFAULT_OPTIONS)).run([device().put(x)])
+    tolerance = {float16: 2e-3}.get(dtype, 5e-6)
+    for got, want in zip(results, interpret(graph, [x]), strict=True):
+        np.testing.assert_allclose(device().get(got), want, rtol=tolerance, atol=tolerance)
 
 
 def rooted(x: Value) -> list[Value]:
