@@ -16,6 +16,9 @@ from contextlib import suppress
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from typing import Any, Final, cast
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
 from loopgrad.graph.types import DTYPES, DType, TensorType
 from loopgrad.runtime.buffers import Buffer
 from loopgrad.runtime.devices import CUDA_ARRAYS, SHARED_KINDS, Device, get_device
@@ -250,6 +253,32 @@ def imported_interface(x: Any, copy: bool | None = None) -> Buffer:
         _order(device, _checked_stream(producer, CUDA_ARRAYS), _own_stream(device))
     owner = [x]  # held until it is given back
     return _adopted(device, address, TensorType(shape, dtype), owner.clear, copy)
+
+
+def host_array(x: Any) -> np.ndarray[Any, Any]:
+    """A copy of what `x` exports of the host's memory, of any dtype that tensors have: NumPy's way has no bfloat16."""
+    tensor, give_back = _opened(x.__dlpack__())
+    try:
+        dtype = _dtype_named(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
+        shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+        strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _compact(shape)
+        if 0 in shape:
+            return np.empty(shape, dtype.np)
+        if any(s < 0 for s in strides):
+            raise BufferError(f"expected strides of at least 0, got {strides}; make the array contiguous first")
+        last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        memory = (c_uint8 * ((last + 1) * dtype.itemsize)).from_address((tensor.data or 0) + tensor.byte_offset)
+        elements = np.frombuffer(memory, dtype.np)
+        return as_strided(elements, shape, [s * dtype.itemsize for s in strides]).copy()
+    finally:
+        give_back()
+
+
+def as_bfloat16(capsule: Any) -> Any:
+    """A capsule that nobody has taken yet, of 16-bit integers, which are said to be bfloat16."""
+    name = next(n for n in LAYOUTS if _is_named(capsule, n))
+    LAYOUTS[name].from_address(_pointer(capsule, name)).tensor.dtype.code = _BFLOAT
+    return capsule
 
 
 def _opened(capsule: Any) -> tuple[DLTensor, Callable[[], None]]:

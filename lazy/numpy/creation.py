@@ -31,7 +31,7 @@ from loopgrad.lazy.tensor.core import (
     wrap,
 )
 from loopgrad.lazy.tensor.evaluation import to_device, to_numpy
-from loopgrad.lazy.tensor.exchange import from_gpu, placed
+from loopgrad.lazy.tensor.exchange import from_gpu, from_host, placed
 from loopgrad.lazy.tensor.operands import normal_shape, positions, whole_number
 from loopgrad.lazy.tensor.promotion import as_dtype, scalar_dtype
 from loopgrad.lazy.tensor.repeated_calls import repeated
@@ -96,7 +96,7 @@ def asarray(
             tensor = there if wanted is None else cast(there, wanted)
             return as_array(placed(tensor, device, copy))
         if hasattr(obj, "__dlpack__"):
-            obj = np.from_dlpack(obj)
+            obj = from_host(obj)
     if not isinstance(obj, np.ndarray):
         _refuse_copy("asarray", copy, type(obj).__name__)
     elif wanted is not None and wanted.np != obj.dtype:
@@ -186,7 +186,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
     if (there := from_gpu(x, copy)) is not None:
         return as_array(placed(there, device, copy))
-    array = np.from_dlpack(unmasked(x) if isinstance(x, np.ndarray) else x)
+    array = from_host(unmasked(x) if isinstance(x, np.ndarray) else x)
     return as_array(from_data(array, None, device, copy=copy is not False))
 
 

@@ -12,6 +12,7 @@ from weakref import finalize
 import numpy as np
 
 from loopgrad.graph.errors import explained
+from loopgrad.graph.types import bfloat16
 from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, wrap
 from loopgrad.lazy.tensor.evaluation import buffer_of, device_of, to_device, to_numpy
 from loopgrad.lazy.tensor.ongoing_derivations import followed
@@ -60,6 +61,14 @@ def to_dlpack(
 def _from_host(t: TensorCore, max_version: tuple[int, int] | None, copy: bool | None) -> Any:
     array = to_numpy(t)
     known: dict[str, Any] = {} if max_version is None else {"max_version": max_version}  # NumPy 2.0 knows neither
+    if t._value.dtype is bfloat16:  # which NumPy's DLPack hasn't
+        from loopgrad.runtime.dlpack import as_bfloat16  # late, as above
+
+        return as_bfloat16(_capsule(array.view(np.int16), known, copy))
+    return _capsule(array, known, copy)
+
+
+def _capsule(array: np.ndarray[Any, Any], known: dict[str, Any], copy: bool | None) -> Any:
     if copy:
         return array.copy().__dlpack__(**known)
     try:
@@ -112,6 +121,16 @@ def from_gpu(x: Any, copy: bool | None) -> Tensor | None:
     else:
         return None
     return None if buffer is None else wrap(TensorLeaf(buffer.type, buffer, committed=True))
+
+
+def from_host(x: Any) -> np.ndarray[Any, Any]:
+    """What an object with `__dlpack__` exports of the host's memory."""
+    try:
+        return np.from_dlpack(x)
+    except (RuntimeError, BufferError):  # a dtype that NumPy's DLPack hasn't, or what the object itself refuses
+        from loopgrad.runtime.dlpack import host_array  # late, as above
+
+        return host_array(x)
 
 
 def placed(t: Tensor, device: str | None, copy: bool | None) -> Tensor:

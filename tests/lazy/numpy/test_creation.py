@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import loopgrad as lg
+from loopgrad.runtime.dlpack import host_array
 from tests.lazy.oracle import check
 
 
@@ -76,6 +78,38 @@ def test_dlpack(device: str) -> None:
     assert not hasattr(x, "__cuda_array_interface__")
     with pytest.raises(BufferError, match="device"):
         x.__dlpack__(dl_device=(2, 0))
+
+
+class OnHost:
+    """Another library's array in the host's memory: no more of a tensor than DLPack says."""
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.x.__dlpack__(dl_device=(1, 0))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5,), (), (0, 3)])
+def test_dlpack_of_bfloat16(device: str, shape: tuple[int, ...]) -> None:
+    """NumPy's DLPack has none."""
+    x = lg.reshape(lg.arange(math.prod(shape), dtype=lg.float32) * 1.5 - 3, shape).astype(lg.bfloat16)
+    for given in (x, x.T):
+        for take in (lg.asarray, lg.from_dlpack):
+            got = take(OnHost(given))
+            assert got.dtype is lg.bfloat16
+            check(got.astype(lg.float32), np.asarray(given.astype(lg.float32)))
+
+
+def test_dlpack_of_rows_that_lie_apart() -> None:
+    """As a column of a larger array does: what lies between isn't read."""
+    for array in (np.arange(12.0).reshape(3, 4)[:, 1::2], np.arange(12.0).reshape(3, 4).T, np.zeros((2, 0))):
+        check(lg.asarray(host_array(array)), array)
+    with pytest.raises(BufferError, match="expected strides of at least 0"):
+        host_array(np.arange(3.0)[::-1])
 
 
 def test_dlpack_copies(device: str) -> None:
