@@ -298,7 +298,7 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
     if not leading and not in_order and _blocks(count, kept, MUCH, MOST_LANES) > 1:
         return [_run_by_run(node, builder)]
     before, after = shape[:first], shape[max(wide) + 1 :]
-    if not leading or trailing or (kept <= FEW_COLUMNS and prod(before) == 1):
+    if not leading or trailing or (kept <= FEW_COLUMNS and (in_order or prod(before) == 1)):
         return None
     few = prod(after) <= (FEW_BESIDE_IN_ORDER if in_order else FEW_BESIDE)
     if few and (count >= LONG_ROW or (not in_order and over_neighbours(node, prod(after)))):
