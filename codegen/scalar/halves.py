@@ -10,13 +10,13 @@ from loopgrad.codegen.scalar.ops import Ops, V
 
 def bfloat_bits(m: Ops[V], x: V) -> V:
     """The i32 whose upper half is the bfloat16 nearest to an f32; NaN stays NaN. The lower half is anything."""
-    return m.select(m.is_nan(x), m.ior(m.as_int(x), m.number("i32", 0x400000)), nearest_bits(m, x))
-
-
-def nearest_bits(m: Ops[V], x: V) -> V:
-    """As `bfloat_bits`, of an f32 that isn't NaN."""
     bits = m.as_int(x)
-    odd = m.iand(m.shr(bits, 16), m.const(bits, 1))
+    return m.select(m.is_nan(x), m.ior(bits, m.const(bits, 0x400000)), nearest_bits(m, bits, m.shr(bits, 16)))
+
+
+def nearest_bits(m: Ops[V], bits: V, upper: V) -> V:
+    """As `bfloat_bits`, of the bits of an f32 that isn't NaN, and their upper half."""
+    odd = m.iand(upper, m.const(bits, 1))
     return m.iadd(bits, m.iadd(odd, m.const(bits, 0x7FFF)))
 
 

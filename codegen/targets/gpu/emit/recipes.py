@@ -103,8 +103,10 @@ class ScalarOps(Ops[Val]):
         nearest = self.b.nearest_bfloats(self.b.const("f32", 0.0), x)
         made_of = x
         if nearest is None:
-            made_of = self.select(self.is_nan(x), self.const(x, float("nan")), self.as_float(nearest_bits(self, x)))
-            nearest = self.iand(self.as_int(made_of), self.b.const("i32", -0x10000))
+            zero = self.const(x, 0.0)
+            bits = nearest_bits(self, self.as_int(x), self.b.upper_halves(x, zero))
+            made_of = self.select(self.is_nan(x), self.const(x, float("nan")), self.as_float(bits))
+            nearest = self.b.upper_halves(zero, made_of)
         if signed:
             return self.as_float(self.ior(nearest, self.iand(self.as_int(x), self.b.const("i32", 1 << 31))))
         found = self.as_float(nearest)
