@@ -77,6 +77,10 @@ class DftRows:
         _Stages(e, self, tile).emit()
 
 
+def is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
 def padded(numbers: int) -> int:
     """Elements of memory of a workgroup that so many take."""
     return numbers + numbers // BANKS
@@ -155,47 +159,52 @@ class _Stages:
 
     # memory of the workgroup
 
-    def _cell(self, row: Val, number: Val) -> Val:
-        c = self.code
-        if self.p.source.across < self.p.source.along or self.p.target.across < self.p.target.along:
-            cell = c.plus(c.times(number, self.p.tile_rows), row)
-        else:
-            cell = c.plus(c.times(row, self.p.length), number)
-        return c.plus(cell, c.op("ShiftRightLogical", cell, BANKS.bit_length() - 1))
+    def _cells(self, row: Val, first: Val, step: int, count: int) -> list[Val]:
+        """Of `count` numbers that are `step` apart, of which the first is less than `step` behind a multiple of all
+        that. What is skipped before each is then known where these are powers of two, or many."""
+        c, p = self.code, self.p
+        beside = p.source.across < p.source.along or p.target.across < p.target.along
+        apart = step * (p.tile_rows if beside else 1)
+
+        def cell(number: Val) -> Val:
+            found = c.plus(c.times(number, p.tile_rows), row) if beside else c.plus(c.times(row, p.length), number)
+            return c.plus(found, c.op("ShiftRightLogical", found, BANKS.bit_length() - 1))
+
+        if apart % BANKS == 0 or (is_power_of_two(apart) and is_power_of_two(count)):
+            near = cell(first)
+            return [c.plus(near, padded(m * apart)) for m in range(count)]
+        return [cell(c.plus(first, m * step)) for m in range(count)]
 
     def _taken(self, place: _Butterfly, radix: int, done: int) -> list[Number]:
         """The numbers of a butterfly, times their twiddle factors."""
         c, each = self.code, self.p.length // radix
         turn = c.times(c.divided(place.number, done)[1], self.p.length // (done * radix))
         found = []
-        for m in range(radix):
-            cell = self._cell(place.row, c.plus(place.number, m * each))
+        for m, cell in enumerate(self._cells(place.row, place.number, each, radix)):
             re, im = (self.b.shared_get(half, cell, self.p.type) for half in self.held)
             power = None if m == 0 else self._table(self.powers, c.times(turn, m))
             found.append((re, im) if power is None else self.math.times((re, im), power))
         return found
 
     def _put(self, place: _Butterfly, numbers: list[Number], done: int) -> None:
-        for at, number in self._results(place, numbers, done):
-            cell = self._cell(place.row, at)
+        cells = self._cells(place.row, self._first_result(place, numbers, done), done, len(numbers))
+        for cell, number in zip(cells, numbers, strict=True):
             for half, value in zip(self.held, number, strict=True):
                 self.b.shared_set(half, cell, value)
 
-    def _results(self, place: _Butterfly, numbers: list[Number], done: int) -> Iterator[tuple[Val, Number]]:
-        """Where the results of a butterfly go."""
-        c, radix = self.code, len(numbers)
+    def _first_result(self, place: _Butterfly, numbers: list[Number], done: int) -> Val:
+        """Where the results of a butterfly go: there, and each `done` behind the one before."""
+        c = self.code
         above, below = c.divided(place.number, done)
-        first = c.plus(c.times(above, done * radix), below)
-        for m, number in enumerate(numbers):
-            yield c.plus(first, m * done), number
+        return c.plus(c.times(above, done * len(numbers)), below)
 
     # arrays
 
     def _table(self, table: Val, index: Val) -> Number:
-        return self._pair(table, index, invariant=True)
+        return self._pair(self.code.at(table, index, 2 * self.size), invariant=True)
 
-    def _pair(self, base: Val, index: Val, invariant: bool = False) -> Number:
-        real, imaginary = self.b.load_vector(self.code.at(base, index, 2 * self.size), self.p.type, 2, invariant)
+    def _pair(self, address: Val, invariant: bool = False) -> Number:
+        real, imaginary = self.b.load_vector(address, self.p.type, 2, invariant)
         return real, imaginary
 
     def _base(self, array: Val, side: Side) -> Val:
@@ -216,13 +225,22 @@ class _Stages:
         place = c.plus(c.times(row, side.across), inside)
         return place, place if self.p.parts else number
 
+    def _addresses(self, base: Val, side: Side, row: Val, first: Val, step: int, count: int) -> list[Val]:
+        """Of `count` numbers that are `step` apart, as far as all of them are written or read."""
+        width = self.size if side.form == "real" else 2 * self.size
+        near = self.code.at(base, self._place(side, row, first)[0], width)
+        return [self.e.offset(near, m * step * side.along * width) for m in range(count)]
+
     def _read(self, place: _Butterfly, radix: int) -> list[Number]:
         c, p, each = self.code, self.p, self.p.length // radix
         row = self.e.select(c.test("SLessThan", place.row, self.rows), place.row, c.i32(0))
-        base = self._base(self.given, p.source)
-        return [self._read_one(base, row, c.plus(place.number, m * each)) for m in range(radix)]
+        base, found = self._base(self.given, p.source), []
+        for m, address in enumerate(self._addresses(base, p.source, row, place.number, each, radix)):
+            found.append(self._read_one(base, row, c.plus(place.number, m * each), address))
+        return found
 
-    def _read_one(self, base: Val, row: Val, number: Val) -> Number:
+    def _read_one(self, base: Val, row: Val, number: Val, address: Val) -> Number:
+        """`address`: of the number, where there is one."""
         c, p, side = self.code, self.p, self.p.source
         place, position = self._place(side, row, number)
         zero, inside, mirrored = self.math.constant(0.0), None, None
@@ -234,10 +252,9 @@ class _Stages:
         if side.valid < self._end():
             inside = c.test("SLessThan", position, side.valid)
             place = self.e.select(inside, place, c.i32(0))
-        if side.form == "real":
-            found = self.b.load(c.at(base, place, self.size), p.type), zero
-        else:
-            found = self._pair(base, place)
+        if mirrored is not None or inside is not None:
+            address = c.at(base, place, self.size if side.form == "real" else 2 * self.size)
+        found = (self.b.load(address, p.type), zero) if side.form == "real" else self._pair(address)
         if mirrored is not None:
             found = found[0], self.e.select(mirrored, self.math.conjugate(found)[1], found[1])
         if self.before is not None:
@@ -256,18 +273,19 @@ class _Stages:
         self.e.when(exists, partial(self._write_row, place, numbers, done))
 
     def _write_row(self, place: _Butterfly, numbers: list[Number], done: int) -> None:
-        side = self.p.target
-        base = self._base(self.result, side)
-        for number, value in self._results(place, numbers, done):
-            at, position = self._place(side, place.row, number)
-            store = partial(self._store, base, place.row, number, (at, position), value)
+        side, first = self.p.target, self._first_result(place, numbers, done)
+        addresses = self._addresses(self._base(self.result, side), side, place.row, first, done, len(numbers))
+        for m, (address, value) in enumerate(zip(addresses, numbers, strict=True)):
+            number = self.code.plus(first, m * done)
+            _, position = self._place(side, place.row, number)
+            store = partial(self._store, place.row, number, position, address, value)
             if side.valid < self._end():
                 self.e.when(self.code.test("SLessThan", position, side.valid), store)
             else:
                 store()
 
-    def _store(self, base: Val, row: Val, number: Val, places: tuple[Val, Val], value: Number) -> None:
-        (place, position), c, p, m = places, self.code, self.p, self.math
+    def _store(self, row: Val, number: Val, position: Val, address: Val, value: Number) -> None:
+        c, p, m = self.code, self.p, self.math
         if self.fine is not None and self.coarse is not None:
             turn = c.op("IMul", c.plus(self.e.resize(self.first_row, "i32"), row), number)
             above, below = c.divided(turn, COARSE)
@@ -277,6 +295,6 @@ class _Stages:
         if p.factor != 1.0:
             value = m.scaled(value, m.constant(p.factor))
         if p.target.form == "real":
-            self.b.store(c.at(base, place, self.size), value[0])
+            self.b.store(address, value[0])
             return
-        self.b.store_vector(c.at(base, place, 2 * self.size), value)
+        self.b.store_vector(address, value)
