@@ -26,7 +26,7 @@ from loopgrad.codegen.targets.gpu.routines.elements import Elements
 from loopgrad.codegen.targets.gpu.routines.group_code import GroupCode, GroupSums
 from loopgrad.codegen.targets.gpu.routines.routine import Array, Provider, Routine
 from loopgrad.codegen.targets.gpu.routines.sort_rows import FEWEST_HELD, differing_bits, most_held, wanted
-from loopgrad.graph.types import DType, int32
+from loopgrad.graph.types import DTYPES, DType, TensorType, int32
 
 WIDTH: Final = 2 * DIGIT  # bits of a digit
 DIGITS: Final = 1 << WIDTH
@@ -58,6 +58,11 @@ class Tiling:
         """Of a row."""
         return -(-self.tiles // self.per_chunk)
 
+    @property
+    def one_digit(self) -> bool:
+        """Whether an element has no more, whose first bit needn't be said."""
+        return DTYPES[self.dtype].bits <= WIDTH
+
 
 class TileOfRow:
     """A tile: which one it is of its row (i32), the row's number, and how many elements it has."""
@@ -83,6 +88,11 @@ class TileOfRow:
         return found
 
 
+def first_bit(code: GroupCode, shifts: Sequence[Val]) -> Val:
+    """That of the digit (i32), which the array has if there is one."""
+    return code.b.load(shifts[0], "i32", invariant=True) if shifts else code.i32(0)
+
+
 def row_and_inner(code: GroupCode, number: Val, by: int) -> tuple[Val, Val]:
     """A row (i64) and what is in it (i32), of a number (i64)."""
     row, inner = code.divided(number, by)
@@ -92,16 +102,16 @@ def row_and_inner(code: GroupCode, number: Val, by: int) -> tuple[Val, Val]:
 @dataclass(frozen=True, slots=True)
 class Count:
     """Of a chunk. Arrays: elements; for each tile and digit the elements in this chunk up to the end of the tile; for
-    each chunk and digit its elements; the digit's first bit."""
+    each chunk and digit its elements; the digit's first bit, if elements have several digits."""
 
     tiling: Tiling
 
     def emit(self, e: Emitter, number: Val) -> None:
         t, code, b = self.tiling, GroupCode(e), e.b
         elements = Elements(e, code, t.dtype, t.descending)
-        bins, (source, counts, totals, shifts) = b.shared("i32", DIGITS), e.table.params
+        bins, (source, counts, totals, *shifts) = b.shared("i32", DIGITS), e.table.params
         row, chunk = row_and_inner(code, number, t.chunks)
-        shift = b.load(shifts, "i32", invariant=True)
+        shift = first_bit(code, shifts)
         first = code.op("IMul", chunk, t.per_chunk)
         code.each(DIGITS, lambda digit: b.shared_set(bins, digit, code.i32(0)))
         b.barrier()
@@ -186,8 +196,8 @@ class SumFewChunks:
 @dataclass(frozen=True, slots=True)
 class Scatter:
     """Of a tile. Arrays: elements; positions (i32), unless it is the `first` pass; what Count and SumChunks left (the
-    latter where there are several chunks); the digit's first bit; then the elements and the positions as they are
-    ordered, where there are `values` and `positions`, these as int64 in the `last` pass."""
+    latter where there are several chunks); the digit's first bit, as Count has it; then the elements and the positions
+    as they are ordered, where there are `values` and `positions`, these as int64 in the `last` pass."""
 
     tiling: Tiling
     values: bool
@@ -204,6 +214,7 @@ class _Scatter:
         self.e, self.b, self.program, self.code = e, e.b, program, GroupCode(e)
         t, code, params = program.tiling, self.code, list(e.table.params)
         self.elements = Elements(e, code, t.dtype, t.descending)
+        self.numbered = t.one_digit and program.positions  # elements have where they were above their bits
         self.order = DigitOrder(code, code.group, t.size // code.group, self.elements.held)
         self.sums = GroupSums(code, code.group, 2)
         self.targets = e.b.shared("i32", DIGITS)
@@ -215,7 +226,7 @@ class _Scatter:
         self.old_positions = params.pop(0) if program.positions and not program.first else None
         self.counts, self.totals = params.pop(0), params.pop(0)
         self.digit_totals = params.pop(0) if t.chunks > 1 else self.totals
-        self.shift = e.b.load(params.pop(0), "i32", invariant=True)
+        self.shift = first_bit(code, [] if t.one_digit else [params.pop(0)])
         self.value_target = params.pop(0) if program.values else None
         self.position_target = params.pop(0) if program.positions else None
 
@@ -224,8 +235,11 @@ class _Scatter:
         held, in_turn = order.held(), order.in_turn()
         loads = self.tile.loads(self.elements, self.source)
         bits = [self.e.select(inside, value, self.elements.last) for _, inside, value in loads]
+        if self.numbered:
+            numbers = [self.code.times(number, DIGITS) for number, _, _ in loads]
+            bits = [self.code.op("BitwiseOr", x, number) for x, number in zip(bits, numbers, strict=True)]
         values = order.exchanged(bits, in_turn, held)
-        positions = self._positions(loads)
+        positions = [] if self.numbered else self._positions(loads)
         b.barrier()
         for turn, back in ((0, held), (1, in_turn)):
             shift = self.code.plus(self.shift, turn * DIGIT)
@@ -304,6 +318,9 @@ class _Scatter:
         """Elements and positions are held in turn now."""
         e, b, code = self.e, self.b, self.code
         size = 8 if self.program.last else 4
+        if self.numbered:
+            numbers = [code.op("ShiftRightLogical", value, WIDTH) for value in values]
+            positions = [code.plus(self.tile.column, number) for number in numbers]
         for n, (number, inside, _) in enumerate(loads):
             digit = self.elements.digit(values[n], self.shift, WIDTH)
             target = code.plus(b.shared_get(self.targets, digit, "i32"), number)
@@ -319,12 +336,17 @@ class _Scatter:
 def tiling(routine: Routine, descending: bool = False) -> Tiling:
     """How rows are cut, as many tiles of a workgroup's registers at a time as keep a device busy."""
     source = routine.inputs[0].type
+    return tiled(source, routine.group, routine.memory, descending)
+
+
+def tiled(source: TensorType, group: int, memory: int, descending: bool = False) -> Tiling:
+    """The same for an array of rows and workgroups that share so many bytes."""
     length = source.shape[-1]
     rows = source.size // length
-    each = most_held(source.dtype, routine.group, routine.memory - 8 * routine.group - 8 * DIGITS)
-    while each > FEWEST_HELD and source.size < FEW_TILES * routine.group * each:
+    each = most_held(source.dtype, group, memory - 8 * group - 8 * DIGITS)
+    while each > FEWEST_HELD and source.size < FEW_TILES * group * each:
         each //= 2
-    size = routine.group * each
+    size = group * each
     tiles = -(-length // size)
     chunks = max(min(MOST_CHUNKS // rows, tiles), 1)
     return Tiling(source.dtype.name, rows, length, size, -(-tiles // chunks), descending)
@@ -363,8 +385,8 @@ def make_launches(routine: Routine, values: Array | None, positions: Array | Non
     position_blocks = [] if positions is None else [*scratch(passes - 1, int32), positions]
     elements = source
     for n in range(passes):
-        shift = routine.constant(np.array([WIDTH * n], np.int32))
-        routine.by_groups("sort_count", Count(t), t.rows * t.chunks, elements, counts, totals, shift)
+        shift = [] if t.one_digit else [routine.constant(np.array([WIDTH * n], np.int32))]
+        routine.by_groups("sort_count", Count(t), t.rows * t.chunks, elements, counts, totals, *shift)
         if digits is not None and t.chunks <= FEW_CHUNKS:
             routine.by_groups("sort_sums", SumFewChunks(t.chunks), t.rows, totals, digits)
         elif digits is not None:
@@ -378,7 +400,7 @@ def make_launches(routine: Routine, values: Array | None, positions: Array | Non
             counts,
             totals,
             *([digits] if digits is not None else []),
-            shift,
+            *shift,
         ]
         if program.values:
             arrays.append(value_blocks[n])

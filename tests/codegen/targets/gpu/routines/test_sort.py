@@ -7,7 +7,7 @@ import pytest
 
 from loopgrad.codegen.program import ArraySlot, Program, RoutineStep
 from loopgrad.codegen.targets.gpu.routines import radix_sort, sort_rows
-from loopgrad.graph.types import TensorType, float32, int64
+from loopgrad.graph.types import TensorType, float32, int8, int64, uint8
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
 
@@ -64,6 +64,19 @@ def test_another_axis_is_left_to_the_host():
     assert "the axis isn't the last" in row.reason
     x = np.random.default_rng(0).standard_normal((3, 5), np.float32)
     np.testing.assert_array_equal(run(made, x), np.sort(x, axis=0))
+
+
+@pytest.mark.parametrize("dtype", [uint8, int8], ids=lambda d: d.name)
+@pytest.mark.parametrize(("shape", "each"), [((2, 5000), 60), ((1, 70001), 1)], ids=str)
+def test_positions_of_elements_of_one_digit(shape, each, dtype):
+    """Equal ones stay in their order."""
+    step = RoutineStep("argsort", (0,), (1,), (("axis", 1),))
+    slots = (ArraySlot(TensorType(shape, dtype), "input"), ArraySlot(TensorType(shape, int64), "output"))
+    made = executable_of(Program(slots, (0,), (1,), (), (step,)))
+    (row,) = made.plan().routines
+    assert row.provider == radix_sort.PROVIDER.name
+    x = (np.random.default_rng(0).integers(0, 256, shape) // each * each).astype(dtype.np)
+    np.testing.assert_array_equal(run(made, x), np.argsort(x, axis=1, kind="stable"))
 
 
 @pytest.mark.parametrize(("length", "fewer"), [(40, 1), (5000, 4)])
