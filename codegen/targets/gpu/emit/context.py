@@ -18,6 +18,7 @@ from loopgrad.codegen.kernel.nodes import Kernel, KOp, KValue
 from loopgrad.codegen.kernel.ranges import Ranges
 from loopgrad.codegen.targets.gpu.assembler import Assembler, Val, Variable
 from loopgrad.codegen.targets.gpu.emit.instructions import Instructions
+from loopgrad.codegen.targets.gpu.emit.near_loads import near_loads
 from loopgrad.codegen.targets.gpu.emit.outlined import crowded
 from loopgrad.codegen.targets.gpu.emit.own_arrays import ArrayPlace, HeldArrays, LocalArray
 from loopgrad.graph.errors import DTypeError
@@ -224,7 +225,8 @@ NONE_SHARED: Final = SharedParams()
 class Emitter(Instructions):
     """`values`: of the lane that runs, whose number is `lane` and place in its tile `position`. `arrays`: parameters
     that are arrays of the tile, `own_arrays`: those of the lane, which are `held` in device memory if that is given.
-    `outlined`: recipes and types that are functions. `convergent`: all invocations of a workgroup come here."""
+    `outlined`: recipes and types that are functions, `near_loads`: loads that are one. `convergent`: all invocations of
+    a workgroup come here."""
 
     def __init__(
         self,
@@ -254,6 +256,7 @@ class Emitter(Instructions):
         self.own_arrays = [self._own_array(GROUP_TYPE.get(t, t), n, held) for t, n in zip(types, sizes, strict=True)]
         self.ranges = Ranges(kernel)
         self.outlined = crowded(kernel) if b.functions else frozenset()
+        self.near_loads = near_loads(kernel)
         self.values: dict[KValue, Val] = {}
         self.lane, self.position = NO_VALUE, Val(0, "i32")
         self.convergent = False

@@ -6,6 +6,8 @@ one invocation for all), is a load and a store; elsewhere see accumulate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loopgrad.codegen.kernel.nodes import KOp
 from loopgrad.codegen.targets.gpu.assembler import Val
 from loopgrad.codegen.targets.gpu.emit.context import SIZE, Emitter, memory_type
@@ -20,10 +22,23 @@ def emit_load(e: Emitter, op: KOp) -> Val:
         return e.arrays[param].get(e.position)
     dtype = e.kernel.params[param].dtype
     type = memory_type(dtype)
+    if op in e.near_loads:
+        return emit_near_load(e, op, e.near_loads[op])
     address = e.element(param, e.get(op.operands[0]))
     constant = e.kernel.params[param].access == "read"
     value = e.b.load(address, type, invariant=constant)
     return from_memory(e, value if constant else e.continuation.spilled(e, value), dtype)
+
+
+def emit_near_load(e: Emitter, op: KOp, group: Sequence[KOp]) -> Val:
+    """Of one of these, by which the first loads for all."""
+    if op is group[0]:
+        param = op.attrs["param"]
+        dtype = e.kernel.params[param].dtype
+        address = e.element(param, e.get(op.operands[0]))
+        found = e.b.load_vector(address, memory_type(dtype), len(group), invariant=True)
+        e.values.update((one.results[0], from_memory(e, x, dtype)) for one, x in zip(group, found, strict=True))
+    return e.get(op.results[0])
 
 
 def emit_store(e: Emitter, op: KOp) -> None:
