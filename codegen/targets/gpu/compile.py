@@ -32,6 +32,7 @@ from loopgrad.codegen.targets.gpu.lanes.running_terms import with_running_terms
 from loopgrad.codegen.targets.gpu.lanes.stack_rows import with_stack_rows
 from loopgrad.codegen.targets.gpu.lanes.started import starts, with_starts
 from loopgrad.codegen.targets.gpu.lanes.table_parts import in_parts
+from loopgrad.codegen.targets.gpu.lanes.tables_apart import with_tables_apart
 from loopgrad.codegen.targets.gpu.lanes.windows import written_out
 from loopgrad.codegen.targets.gpu.record import Module, ProgramRecord
 from loopgrad.codegen.targets.gpu.support.steps import supported
@@ -81,7 +82,7 @@ def compile_for(program: Program, options: Options, image: ImageBuilder) -> Arti
     straightened = replace(program, kernels=tuple([_straightened(kernel) for kernel in program.kernels]))
     totalled = with_narrow_totals(with_running_terms(straightened))
     launched = with_stack_rows(with_joined_sums(totalled))
-    launched = with_joined_tables(with_pieces(launched))
+    launched = with_joined_tables(with_tables_apart(with_pieces(launched), options, image.geometry.wide))
     program = with_epilogues(with_row_stages(launched, image.geometry))
     parted = [in_parts(kernel, options, image.geometry.wide) for kernel in program.kernels]
     program = replace(program, kernels=tuple(parted))

@@ -82,6 +82,13 @@ class LaunchesTogether(ABC):
         """Whether it is worth a closer look."""
         return True
 
+    def replaced(self, gone: Sequence[LaunchStep], come: Sequence[LaunchStep]) -> None:
+        """Keeps up to date how many steps each slot is in."""
+        for step in gone:
+            self.uses.subtract(set(named(step)))
+        for step in come:
+            self.uses.update(set(named(step)))
+
     @abstractmethod
     def add(self, done: list[Step], step: LaunchStep) -> None:
         """Adds a launch to these steps, as one with one of them where that can be."""
@@ -121,10 +128,9 @@ class PieceJoiner(LaunchesTogether):
         more = [(second.slots[i], start) for i, start in second.initials]
         begun = {slot for slot, _ in own}
         initials = [(kept.index(slot), start) for slot, start in [*own, *[m for m in more if m[0] not in begun]]]
-        self.uses.subtract([*set(named(first)), *set(named(second))])
         self.kernels.append(kernel)
         launch = LaunchStep(len(self.kernels) - 1, tuple(kept), tuple(initials))
-        self.uses.update(set(named(launch)))
+        self.replaced([first, second], [launch])
         return launch
 
     def handed_on(self, first: LaunchStep, second: LaunchStep) -> set[int]:

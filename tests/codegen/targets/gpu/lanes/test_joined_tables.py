@@ -76,8 +76,15 @@ PROGRAMS = {
 }
 
 
+# of which that many fewer where the table is summed part by part, by lanes that do nothing else
+IN_PARTS = {**PROGRAMS, corners: 1}
+
+
+@pytest.mark.parametrize("fewer", [PROGRAMS, IN_PARTS], ids=["whole", "in parts"])
 @pytest.mark.parametrize("function", PROGRAMS)
-def test_lanes_add_to_a_table_once_for_all(function):
+def test_lanes_add_to_a_table_once_for_all(function, fewer, monkeypatch):
+    if fewer is IN_PARTS:
+        monkeypatch.setattr(joined_tables, "PART", 8 * TABLE - 1)
     types = [TensorType((TABLE,), float64), *[TensorType((ROWS,), dtype) for dtype in (int64, int64, float64)]]
     graph, captured = trace(function, types)
     assert not captured
@@ -86,7 +93,7 @@ def test_lanes_add_to_a_table_once_for_all(function):
     for kernel in after.kernels:
         verify_kernel(kernel)
     counts = [sum(isinstance(s, LaunchStep) for s in all_steps(p.steps)) for p in (before, after)]
-    assert counts[0] - counts[1] == PROGRAMS[function]
+    assert counts[0] - counts[1] == fewer[function]
     rng = np.random.default_rng(0)
     given = [rng.normal(size=TABLE), *rng.integers(-2, TABLE + 2, (2, ROWS)), rng.normal(size=ROWS)]
     wanted = interpret_program(before, given)
@@ -95,14 +102,3 @@ def test_lanes_add_to_a_table_once_for_all(function):
     results = executable_of(after).run([device().put(a) for a in given])
     for got, want in zip(results, wanted, strict=True):
         np.testing.assert_allclose(device().get(got), want, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(("function", "fewer"), [(corners, 1), (largest, 1)])
-def test_lanes_of_a_table_in_parts_do_nothing_else(function, fewer, monkeypatch):
-    """The first launch stores what it makes, so the others are one without it."""
-    monkeypatch.setattr(joined_tables, "PART", 8 * TABLE - 1)
-    types = [TensorType((TABLE,), float64), *[TensorType((ROWS,), dtype) for dtype in (int64, int64, float64)]]
-    before = schedule(trace(function, types)[0], DEFAULT_OPTIONS)
-    after = with_joined_tables(before)
-    counts = [sum(isinstance(s, LaunchStep) for s in all_steps(p.steps)) for p in (before, after)]
-    assert counts[0] - counts[1] == fewer
