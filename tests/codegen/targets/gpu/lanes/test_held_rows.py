@@ -289,6 +289,15 @@ def test_sums_of_all_rows_dont_keep_rows_in_memory(length: int, dtype: Any) -> N
             np.testing.assert_allclose(device().get(got), want, rtol=tolerance, atol=tolerance)
 
 
+def kept_much(x: Value) -> list[Value]:
+    """Four numbers of an element wait for the last sum."""
+    kept = [x]
+    for _ in range(3):
+        kept.append(ops.exp(ops.mul(kept[-1], spread(ops.reduce_sum(kept[-1], (1,)), x))))
+    last = spread(ops.reduce_sum(kept[-1], (1,)), x)
+    return [ops.add(ops.add(kept[0], kept[1]), ops.add(kept[2], ops.mul(kept[3], last)))]
+
+
 @pytest.mark.parametrize(
     ("function", "length", "dtype", "held"),
     [
@@ -296,6 +305,8 @@ def test_sums_of_all_rows_dont_keep_rows_in_memory(length: int, dtype: Any) -> N
         (softmax, 8192, float64, (RowMembers(members=512, turns=8, side=2), 512)),
         (softmax, 16384, float32, (RowMembers(members=512, turns=8, side=4), 512)),
         (softmax, 32000, float32, (RowMembers(members=1024, turns=8, side=4), 1024)),
+        (kept_much, 8192, float16, None),  # one workgroup by itself would wait for little
+        (kept_much, 8192, float32, (RowMembers(members=512, turns=4, side=4), 512)),
         (softmax, 33000, float32, None),  # nobody holds it
         (softmax, 32001, float32, None),  # single elements are too many accesses
     ],
