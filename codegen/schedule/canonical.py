@@ -33,9 +33,10 @@ from typing import Final
 from loopgrad.codegen.lower.control import memory_source
 from loopgrad.codegen.math.sums_of_exponentials import EXPONENTIALS
 from loopgrad.codegen.options import DEFAULT_OPTIONS, FULL_PRECISION, Options
-from loopgrad.codegen.schedule import columns, deep_products
+from loopgrad.codegen.schedule import deep_products
 from loopgrad.codegen.schedule.associative_scans import rewrite_scans
 from loopgrad.codegen.schedule.attention import has_routines, rewrite_routines
+from loopgrad.codegen.schedule.columns import as_rows, of_rows, returning
 from loopgrad.codegen.schedule.complex_products import rewrite_complex_products
 from loopgrad.codegen.schedule.convolutions import rewrite_convolution, rewrite_window_products
 from loopgrad.codegen.schedule.cost import own_cost
@@ -68,6 +69,10 @@ FEW_COLUMNS: Final = 16  # which are reduced side by side by lanes that read a r
 MANY_LANES: Final = 1 << 17  # that reduce columns, each a block of one
 MOST_LANES: Final = 1 << 18  # the same on GPUs: an H200 takes 126 us for 64 x 1,000 columns with half as many, else 73
 SHORT_BLOCK: Final = 64
+LONGEST_HELD: Final = 2048  # elements of a column
+MANY_COLUMNS: Final = 256  # for as many workgroups as keep a GPU busy
+SMALL: Final = 1 << 20  # elements
+FEW_LANES: Final = 1 << 14
 SHORT_BLOCK_OF_ROWS: Final = 32  # where workgroups reduce what blocks leave
 FEW_BESIDE: Final = 3  # columns whose reductions are made side by side (8 take 3 times as long so on an H100)
 FEW_BESIDE_IN_ORDER: Final = 8  # the same for vectors of a CPU's (half the time)
@@ -134,7 +139,7 @@ def rewrite_block(
         graph = rewrite_row_sums(rewrite_scatter_bases(in_memory_order(graph)), options)
     graph = rewrite_sorts(graph, counts_bits=not in_order)
     graph = rewrite_products(graph if wide_products else narrow_products(graph))
-    held = set() if in_order else columns.returning(graph, long_columns)
+    held = set() if in_order else returning(graph, long_columns)
     beside = {} if in_order else _rows_beside(graph)
 
     def rewrite(node: Node, builder: GraphBuilder) -> Sequence[Value] | None:
@@ -146,7 +151,7 @@ def rewrite_block(
             case "concat" if len(node.operands) > MOST_PIECES:
                 return [_in_pieces(node, builder)]
         if builder.original in held:
-            return [columns.as_rows(node, builder)]
+            return [as_rows(node, builder)]
         if builder.original in beside:
             return _in_two(node, builder, beside[builder.original])
         return _reduce(node, builder, in_order) if node.op in REDUCTIONS else None
@@ -305,14 +310,17 @@ def _reduce(node: Node, builder: GraphBuilder, in_order: bool) -> Sequence[Value
         return [_column_by_column(node, builder, first, max(wide) + 1)]
     side = _side_by_side(count, prod(after)) if in_order else 1
     many = MANY_LANES if in_order else MOST_LANES
-    if side == 1 and _blocks(count, kept, MUCH, many) < 2:
+    blocked = side > 1 or _blocks(count, kept, MUCH, many) > 1
+    if not in_order and _by_workgroups(count, kept, blocked):
+        return [as_rows(node, builder)]
+    if not blocked:
         return None
     columns = builder.value("reshape", operand, shape=(*before, count, *after))
     if in_order:
         found = (_rows_abreast if side > 1 else _in_blocks)(node.op, columns, first, builder, MUCH, many)
     else:
         found = _in_rows_of_blocks(node.op, columns, first, builder)
-    return [builder.value("reshape", found, shape=type.shape)]
+    return [found if found.shape == type.shape else builder.value("reshape", found, shape=type.shape)]
 
 
 def _run_by_run(node: Node, builder: GraphBuilder) -> Value:
@@ -378,6 +386,13 @@ def _blocks(count: int, kept: int, much: int, many: int, shortest: int = SHORT_B
     return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
 
 
+def _by_workgroups(count: int, kept: int, blocked: bool) -> bool:
+    """Whether a GPU's workgroups reduce so many columns as they are, each some neighbouring ones: by lanes few of them
+    would go down all of a column, and with blocks of these that small arrays can be cut into there are two launches."""
+    small = count <= LONGEST_HELD and kept >= MANY_COLUMNS and count * kept <= SMALL
+    return count >= LONG_ROW and (small if blocked else kept <= FEW_LANES)
+
+
 def _trailing(shape: Sequence[int], axes: set[int]) -> set[int]:
     """Those of the reduced dims below which nothing is kept."""
     found = set()
@@ -424,8 +439,7 @@ def _in_rows_of_blocks(op: str, columns: Value, axis: int, builder: GraphBuilder
     if blocks < LONG_ROW:
         return builder.value(op, left, axes=(axis,))
     flat = builder.value("reshape", left, shape=(prod(shape[:axis]), blocks, prod(shape[axis + 1 :])))
-    rows = builder.value("transpose", flat, perm=(0, 2, 1))
-    return builder.value(op, rows, axes=(2,))
+    return of_rows(op, flat, builder)
 
 
 # ---- scatter

@@ -70,10 +70,17 @@ def as_rows(node: Node, builder: GraphBuilder) -> Value:
     """The reduction of the transposed array."""
     found, result = columns_of(node), node.results[0]
     assert found is not None, "only reductions of columns are made so"
-    whole = builder.value("reshape", node.operands[0], shape=tuple(found))
-    rows = builder.value("transpose", whole, perm=(0, 2, 1))
-    total = builder.value(node.op, rows, axes=(2,))
-    return builder.value("reshape", total, shape=result.shape)
+    total = of_rows(node.op, builder.value("reshape", node.operands[0], shape=tuple(found)), builder)
+    return total if total.shape == result.shape else builder.value("reshape", total, shape=result.shape)
+
+
+def of_rows(op: str, columns: Value, builder: GraphBuilder) -> Value:
+    """The reduction of the last dim but one, by rows of the transposed array."""
+    before, *plane = columns.shape
+    if before == 1:
+        columns = builder.value("reshape", columns, shape=tuple(plane))
+    last = len(columns.shape) - 1
+    return builder.value(op, builder.value("transpose", columns, perm=(*range(last - 1), last, last - 1)), axes=(last,))
 
 
 def reads_columns(node: Node) -> bool:

@@ -16,6 +16,8 @@ from loopgrad.codegen.targets.gpu.lanes.plan import Geometry, RowMembers
 from loopgrad.codegen.targets.gpu.lanes.row_members import FEWEST_BESIDE, REGISTERS, apart, largest_group, reduce_alike
 
 SIDES: Final = (32, 16, 8)  # columns of a workgroup
+FEWER: Final = (4, 2)  # of little, which caches hold
+LITTLE: Final = 1 << 17  # elements
 MOST_TURNS: Final = 64  # elements of a column that an invocation has
 FEW_TURNS: Final = 8  # where workgroups are so few that a device waits for each
 FULL: Final = 256  # workgroups that fill a device
@@ -43,7 +45,7 @@ def column_members(kernel: Kernel, geometry: Geometry) -> ColumnTiles | None:
         return None
     words, found = _live_words(kernel), []
     lanes = sum(weight(stage) for stage in kernel.stages if prod(stage.domain) != rows)
-    for side in SIDES:
+    for side in (*SIDES, *(FEWER if rows * length <= LITTLE else ())):
         group = geometry.group
         while group <= largest_group(geometry):
             members = group // side

@@ -95,6 +95,7 @@ def test_wide_arrays_have_more_columns_in_a_workgroup() -> None:
     assert members((512, 16384), large) == (8, 64, 256)
     assert members((128, 16384), large) == (8, 16, 256)
     assert members((512, 512), large) == (64, 8, 512)
+    assert members((512, 256), large) == (128, 4, 256)  # of little, which caches hold
     assert members((4096, 4096), large) == (64, 64, 512)
     assert members((1000, 512), Geometry()) == (32, 32, 256)
     assert members((4096, 4096), Geometry()) is None
