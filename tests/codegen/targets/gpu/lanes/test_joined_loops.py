@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, float64
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
-ROWS, WIDE, TAPS = 400, 150, 4
+ROWS, WIDE, TAPS = 2112, 150, 4
 
 Function = Callable[[Value, Value], list[Value]]
 
@@ -87,6 +88,18 @@ def test_what_all_have_in_common_is_read_once() -> None:
     read = [op.attrs["param"] for op in walk(kernel.body) if op.opcode == "load"]
     once, taps = sorted(read.count(param) for param in set(read))
     assert taps == TAPS * once
+
+
+def test_many_loops_take_no_longer_each() -> None:
+    """Those that are found to be alike are joined at once: one by one, 60 of them took twenty seconds."""
+
+    def moments(g: Value, x: Value) -> list[Value]:
+        return [ops.reduce_sum(ops.mul(g, ops.add(x, float(i))), (0,)) for i in range(40)]
+
+    began = time.process_time()
+    before, after, _ = made(moments)
+    assert sum(map(loops, after)) < sum(map(loops, before)) / 4
+    assert time.process_time() - began < 10
 
 
 def test_loops_that_are_heavy_together_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from loopgrad.graph.nodes import Value
 from loopgrad.graph.types import TensorType, float64
 from tests.codegen.targets.gpu.gpu_harness import device, executable_of
 
-ROWS, WIDE = 300, 250
+ROWS, WIDE = 1200, 250
 
 
 def over(row: Value, x: Value) -> Value:
