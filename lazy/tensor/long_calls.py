@@ -1,6 +1,6 @@
 """Long calls as one operation: what a function noted is noted again as a call of a graph.
 
-    lg.special.j0(x)        178 operations the first two times, then one:  call(%x) of a graph of 178
+    lg.special.j0(x)        178 operations the first time, then one:  call(%x) of a graph of 178
 
 To note each operation again takes a third of a microsecond, and to recognise a line of hundreds three times as long.
 A call is one word of it. Passes, derivatives and programs that run directly put what is called in its place, so that

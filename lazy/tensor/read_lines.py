@@ -14,9 +14,8 @@ from loopgrad.graph.structure import noted_structure
 from loopgrad.lazy.tensor.config import current
 from loopgrad.lazy.tensor.core import TensorLeaf
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
-from loopgrad.lazy.tensor.repeated_lines import SETTINGS, run_line
-from loopgrad.lazy.tensor.walk import walked
-from loopgrad.runtime.session import evaluate_graph
+from loopgrad.lazy.tensor.line_programs import run_anew, run_line
+from loopgrad.lazy.tensor.repeated_lines import SETTINGS
 
 
 def leaf_of_read(value: Noted) -> TensorLeaf | None:
@@ -39,8 +38,7 @@ def leaf_of_read(value: Noted) -> TensorLeaf | None:
         constants = tuple([numbers[i] for i in line.numbers])
         buffers = run_line(line, [leaves[i] for i in line.inputs], constants, lines)
         if buffers is None:  # nobody has asked the session for it
-            graph, given = walked((value,)).cut((value,))
-            buffers = evaluate_graph(graph, given, lines.config.device, lines.config.options)
+            buffers = run_anew((value,), lines)
         EVALUATOR.settle((), [value], Computed({value: buffers[0]}, (), 0))
         return known_leaf(value)
     finally:

@@ -85,7 +85,7 @@ class Recipe(NamedTuple):
     it made itself. `container`: of what is made; None for a tensor alone. `sited`: whether regions or errors name the
     line of the call. `program`: makes that of some results, where lines can't know it; each of these is `read` by so
     many operations. `siblings`: its tensors are better computed together. `traced`: it calls functions of the user's.
-    Without steps: nothing that could be noted again."""
+    `shortened`: one call stands for what was noted. Without steps: nothing that could be noted again."""
 
     config: Config
     captured: tuple[Leaf, ...]
@@ -97,6 +97,7 @@ class Recipe(NamedTuple):
     read: tuple[int, ...]
     siblings: bool
     traced: bool
+    shortened: bool = False
 
 
 class _Opened(NamedTuple):
@@ -164,7 +165,9 @@ class Calls:
             known[words] = learned
             if learned.sited:
                 known[words, loc] = learned
-            return result
+            if learned.program is None and not learned.shortened:
+                return result
+            return made_again(learned, tensors, operands, loc)  # as the next ones, whose line is known sooner then
         if len(known) >= MOST_KNOWN:
             known.clear()
         known[words] = None  # most calls are made once
@@ -416,7 +419,7 @@ def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
     else:
         step = NodeStep("call", operands, CLOSED_CALL, types, None, (function,), None)
     placed = [m._replace(place=count + i) for i, m in enumerate(made)]
-    return recipe._replace(steps=(step,), made=tuple(placed))
+    return recipe._replace(steps=(step,), made=tuple(placed), shortened=True)
 
 
 def _has_more(each: Sequence[TensorCore]) -> bool:

@@ -42,6 +42,7 @@ from loopgrad.lazy.tensor.core import TensorCore, TensorLeaf, array_leaf, few_el
 from loopgrad.lazy.tensor.evaluation import buffer_of
 from loopgrad.lazy.tensor.evaluator import EVALUATOR, Computed, known_leaf
 from loopgrad.lazy.tensor.line_code import LineCode, Running, line_code
+from loopgrad.lazy.tensor.line_programs import ready, run_anew, run_line
 from loopgrad.lazy.tensor.liveness import Held, Kept, held_on_the_way, holder_of, holders, without_memory
 from loopgrad.lazy.tensor.new_lines import computed_from_notes
 from loopgrad.lazy.tensor.walk import walked
@@ -50,10 +51,9 @@ from loopgrad.runtime.devices import HOST_KINDS, Device, get_device
 from loopgrad.runtime.executable import Outgrown
 from loopgrad.runtime.processes import renewed_in_children
 from loopgrad.runtime.rare_collection import RARE_COLLECTION
-from loopgrad.runtime.session import SESSION, evaluate_graph, placed
+from loopgrad.runtime.session import SESSION, evaluate_graph
 
 if TYPE_CHECKING:
-    from loopgrad.runtime.executable import DirectProgram, Executable
     from loopgrad.runtime.session import Versions
 
 MOST_LINES: Final = 4096
@@ -203,11 +203,11 @@ def _often(
     run = EVALUATOR.run_line
 
     def otherwise(t: TensorCore, value: Noted, inputs: list[Buffer], constants: Numbers) -> Buffer | None:
-        ready = _ready(line, constants, lines)
-        if ready is None:
+        found = ready(line, constants, lines)
+        if found is None:
             return None
         try:
-            return run(t, value, ready[0], [*inputs, *ready[1]], result)
+            return run(t, value, found[0], [*inputs, *found[1]], result)
         except Outgrown:
             if (versions := line.versions()) is not None:
                 SESSION.outgrew(versions)
@@ -238,8 +238,8 @@ class Lines:
         if line is not None and line.versions() is not None:
             return line
         if line is not _USUAL:
-            known[words] = self._learned((value,), found)
-        return None
+            line = known[words] = self._learned((value,), found)
+        return None if line is _USUAL else line
 
     def note(self, words: Words) -> None:
         """A line was seen once."""
@@ -418,9 +418,9 @@ def _elements(
     if mine is None:
         return None
     try:
-        buffers = run_line(line, inputs, constants, lines) if t._value is value else None
-        if buffers is None:
+        if t._value is not value:
             return None
+        buffers = run_line(line, inputs, constants, lines) or run_anew((value, *[v for _, v in along]), lines)
         if len(along) < len(buffers):
             EVALUATOR.settle_line(t, value, along, buffers, result)
         else:  # several tensors hold a value
@@ -462,32 +462,6 @@ def _list_elements(t: TensorCore, value: Noted, found: NotedList) -> Buffer | No
         return buffer
     finally:
         EVALUATOR.release(value, mine)
-
-
-def run_line(line: Line, leaves: Sequence[Any], constants: Numbers, lines: Lines) -> list[Buffer] | None:
-    """What the program of a line gives for these leaves and numbers; None where it has none."""
-    ready = _ready(line, constants, lines)
-    if ready is None:
-        return None
-    (program, extra), name = ready, lines.name
-    inputs = [b if (b := leaf.buffer).device == name else placed(leaf, lines.device) for leaf in leaves]
-    try:
-        return program.run([*inputs, *extra] if extra else inputs)
-    except Outgrown:
-        if (versions := line.versions()) is not None:
-            SESSION.outgrew(versions)
-        return None
-
-
-def _ready(line: Line, constants: Numbers, lines: Lines) -> tuple[Executable | DirectProgram, Sequence[Buffer]] | None:
-    """The program of a line with these numbers, and the inputs that it takes at the end."""
-    versions = line.versions()
-    if versions is None:
-        return None
-    program = versions.known(constants, line.nodes)
-    if program is not None:
-        return program, ()
-    return SESSION.ready(versions, constants, line.nodes, lines.device, lines.config.options)
 
 
 def _unread() -> int:

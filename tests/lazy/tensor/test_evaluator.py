@@ -15,10 +15,13 @@ import loopgrad as lg
 from loopgrad.graph.ambient import LIMIT
 from loopgrad.graph.nodes import Leaf
 from loopgrad.lazy.tensor import evaluation, new_lines, repeated_lines
+from loopgrad.lazy.tensor.call_programs import CallProgram
 from loopgrad.lazy.tensor.core import LIVE
 
 X = np.array([0.1, 0.2, 0.3, 0.4])
-WAYS: list[tuple[Any, str]] = [(evaluation, "_run"), (repeated_lines, "run_line"), (new_lines, "_settled")]
+WAYS: list[tuple[Any, str]] = [
+    (evaluation, "_run"), (repeated_lines, "run_line"), (new_lines, "_settled"), (CallProgram, "run"),
+]  # fmt: skip
 
 
 class Paused:

@@ -14,7 +14,7 @@ import loopgrad as lg
 from loopgrad.graph.lift import slots
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.structure import noted_structure, number_places, structure
-from loopgrad.lazy.tensor import evaluation, repeated_lines
+from loopgrad.lazy.tensor import evaluation, line_programs, repeated_lines
 from loopgrad.lazy.tensor.walk import walked
 from loopgrad.runtime.cpu.direct import Planner
 from loopgrad.runtime.session import SESSION
@@ -310,8 +310,9 @@ def test_random_scripts_mean_what_they_mean_without_known_lines(
     monkeypatch: pytest.MonkeyPatch, usual: list[Any]
 ) -> None:
     ran: list[Any] = []
-    run = repeated_lines._ready
-    monkeypatch.setattr(repeated_lines, "_ready", lambda *asked: ran.append(asked) or run(*asked))
+    run = line_programs.ready
+    for module in (line_programs, repeated_lines):
+        monkeypatch.setattr(module, "ready", lambda *asked: ran.append(asked) or run(*asked))
     trees: list[Any] = []
     found = repeated_lines.Trees.elements
     monkeypatch.setattr(repeated_lines.Trees, "elements", lambda *asked: trees.append(found(*asked)) or trees[-1])
