@@ -267,3 +267,50 @@ def test_operands_that_are_computed_before_a_call_are_lines_that_are_known(monke
         (slope,) = lg.gradients(lg.linalg.det(q * 2.0), [q])
         np.testing.assert_allclose(slope, 32.0 * np.linalg.det(shifted) * np.linalg.inv(shifted).T, rtol=1e-9)
         planned.clear()
+
+
+IN_TURNS: dict[str, Callable[[Any, Any], Any]] = {
+    "inverse": lambda xp, x: xp.linalg.inv(x),
+    "solution": lambda xp, x: xp.linalg.solve(x, x[..., :1]),
+    "determinant": lambda xp, x: xp.linalg.det(x),
+    "eigenvectors": lambda xp, x: xp.abs(xp.linalg.eigh(x)[1]),
+    "singular values": lambda xp, x: xp.linalg.svd(x)[1],
+    "condition": lambda xp, x: xp.linalg.cond(x),
+    "median": lambda xp, x: xp.median(x, axis=0),
+    "deviation": lambda xp, x: xp.std(x, axis=1, ddof=1),
+    "beside zero": lambda xp, x: xp.where(x > 0, x, 0.0),
+    "beside minus zero": lambda xp, x: xp.where(x > 0, x, -0.0),
+    "beside true": lambda xp, x: xp.where(x > 0, x, True),
+    "beside one": lambda xp, x: xp.where(x > 0, x, 1),
+    "beside a number of NumPy's": lambda xp, x: xp.where(x > 0, x, np.float32(1)),
+    "beside nan": lambda xp, x: xp.where(x > 0, x, np.nan),
+}
+
+
+def test_calls_that_differ_in_what_is_easily_overlooked() -> None:
+    rng = np.random.default_rng(5)
+    a = rng.normal(size=(4, 4)) + 3.0 * np.eye(4)
+    given = [a, a.astype(np.float32), a + 1e-9, a[:3, :3].copy(), np.stack([a, a.T]), a.T, -a, a * -0.0 + np.eye(4)]
+    given += [np.round(a * 3).astype(np.int64) + 7 * np.eye(4, dtype=np.int64)]
+    tensors = [lg.asarray(x) for x in given]
+    turns = [(name, i) for name in IN_TURNS for i in range(len(given))] * 4
+    rng.shuffle(turns)
+    for name, place in turns:
+        i = int(place)
+        expected, found = IN_TURNS[name](np, given[i]), np.asarray(IN_TURNS[name](lg, tensors[i]))
+        near = 1e-8 if found.dtype == given[i].dtype == np.float64 else 1e-4
+        np.testing.assert_allclose(found, expected, rtol=near, atol=near, err_msg=f"{name} {i}")
+        if name.startswith("beside"):
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(expected), err_msg=f"{name} {i}")
+
+
+def test_the_first_matrix_that_is_refused_is_named_however_many_there_are() -> None:
+    for count, place in ((5, 3), (2000, 1500)):
+        matrices = np.stack([np.eye(3)] * count)
+        for _ in range(4):
+            np.testing.assert_array_equal(lg.linalg.inv(lg.asarray(matrices)), matrices)
+        matrices[place:] = 0.0
+        for _ in range(4):
+            inverse = lg.linalg.inv(lg.asarray(matrices))
+            with pytest.raises(np.linalg.LinAlgError, match=rf"\({place},\)"):
+                np.asarray(inverse)
