@@ -9,8 +9,9 @@ THIN: Final = 64  # terms, and rows or columns, of a thin product
 LONG: Final = 1 << 15  # its other side
 SHORT: Final = 32  # terms of a short product
 MANY_RESULTS: Final = 1 << 22  # its results
-DEEP: Final = 1 << 16  # terms of a deep product
-FEW: Final = 32  # its rows, and columns
+DEEP: Final = 1 << 15  # terms of a deep product
+FEW: Final = 64  # its rows, and columns
+FEW_SUMS: Final = 1 << 10  # both together
 SLICE: Final = 256  # terms of one of its slices, at least
 ALL_RESULTS: Final = 1 << 19  # of all slices
 
@@ -33,6 +34,7 @@ def short_product(m: int, k: int, n: int) -> bool:
 def deep_product(batch: int, m: int, k: int, n: int) -> bool:
     """Whether it has few rows and columns and very many terms, whole or in slices (schedule.deep_products). Both
     derivatives of 2^20 x 16 times 16 x 16 take 123 us on an H200 so, 279 by cuBLAS; 32 x 2^18 x 24 takes 45 and 68, but
-    64 x 2^18 x 64 150 and 88."""
-    few = max(m, n) <= FEW and min(m, n) >= FEWEST and batch * m * n <= ALL_RESULTS
+    64 x 2^18 x 64 150 and 88. Of coupled flows, two of 64 x 2^15 x 16 and two of 8 x 2^15 x 64, all derivatives take
+    154 us on an H100 so, 181 by cuBLAS."""
+    few = max(m, n) <= FEW and min(m, n) >= FEWEST and m * n <= FEW_SUMS and batch * m * n <= ALL_RESULTS
     return few and k >= SLICE and batch * k >= DEEP

@@ -74,7 +74,8 @@ def test_which_are_by_own_kernels(shape, dtype, count):
 @pytest.mark.parametrize(
     ("shape", "dtype", "slices"),
     [((16, 1 << 20, 16), float32, 2048), ((32, 1 << 18, 24), float32, 512), ((32, 1 << 18, 24), float64, 1),
-     ((32, 1 << 15, 24), float32, 1), ((33, 1 << 18, 24), float32, 1)],
+     ((64, 1 << 15, 16), float32, 128), ((8, 1 << 15, 64), float32, 128), ((32, 1 << 14, 24), float32, 1),
+     ((65, 1 << 18, 8), float32, 1), ((64, 1 << 18, 17), float32, 1)],
 )  # fmt: skip
 def test_which_are_in_slices_beside_a_library(shape, dtype, slices):
     program = schedule(product((), *shape, dtype=dtype), own_products=OwnProducts.IN_LOOPS)
