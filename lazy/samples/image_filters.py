@@ -379,7 +379,8 @@ def percentile_filter(
     >>> lg.ndimage.percentile_filter([1, 5, 2, 0], 100, 3)
     Tensor([5, 5, 5, 2], dtype=int64)
     """
-    share = percentile + 100.0 if percentile < 0 else percentile
+    share = float(percentile)  # of a small integer the products below would wrap
+    share = share + 100.0 if share < 0 else share
 
     def place(count: int) -> int:
         return count - 1 if share == 100 else int(count * share / 100.0)

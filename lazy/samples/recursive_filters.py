@@ -14,7 +14,7 @@ from loopgrad.lazy.numpy.movement import broadcast_to, concat, flip, moveaxis, s
 from loopgrad.lazy.numpy.reduction import sum as total
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
 from loopgrad.lazy.tensor.evaluation import to_numpy
-from loopgrad.lazy.tensor.operands import as_float, meet_arrays, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, meet_arrays, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _there_and_back(
     if padtype not in ("odd", "even", "constant", None):
         fix = "pass one of them"
         raise ValueError(explained(op, "padtype 'odd', 'even', 'constant' or None", repr(padtype), fix))
-    reach = 0 if padtype is None else reach
+    reach = 0 if padtype is None else max(whole_number(op, "an integer padlen", reach), 0)
     if count <= reach:
         raise ValueError(explained(op, f"more than padlen = {reach} samples", count, "pass a smaller padlen"))
     signal = moveaxis(x, d, 0)

@@ -22,7 +22,7 @@ from loopgrad.lazy.numpy.special_values import where
 from loopgrad.lazy.samples.borders import check_mode, coordinate_inside, extended, place_inside
 from loopgrad.lazy.samples.image_filters import correlated_along
 from loopgrad.lazy.tensor.core import ArrayLike, as_tensor, cast
-from loopgrad.lazy.tensor.operands import as_float, normal_axis
+from loopgrad.lazy.tensor.operands import as_float, normal_axis, whole_number
 from loopgrad.lazy.tensor.repeated_calls import repeated
 
 if TYPE_CHECKING:
@@ -49,9 +49,11 @@ _FILTERED: Final = {
 }  # fmt: skip
 
 
-def _check_order(op: str, order: int) -> None:
-    if order not in POLES:
+def _known_order(op: str, order: Any) -> int:
+    known = whole_number(op, "an order from 0 to 5", order)
+    if known not in POLES:
         raise ValueError(explained(op, "an order from 0 to 5", repr(order), "3 is cubic"))
+    return known
 
 
 @repeated
@@ -62,7 +64,7 @@ def spline_filter1d(input: ArrayLike, order: int = 3, axis: int = -1, *, mode: s
     >>> lg.ndimage.spline_filter1d([0.0, 1.0, 0.0])
     Tensor([-1.,  2., -1.], dtype=float64)
     """
-    _check_order("spline_filter1d", order)
+    order = _known_order("spline_filter1d", order)
     check_mode("spline_filter1d", mode)
     x = as_float(input)
     return _coefficients(x, order, normal_axis("spline_filter1d", axis, len(x.shape)), _FILTERED[mode])
@@ -123,7 +125,7 @@ def map_coordinates(
     >>> lg.ndimage.map_coordinates(lg.asarray([0.0, 10.0, 40.0]), [[0.5, 1.5]], order=1)
     Tensor([ 5., 25.], dtype=float64)
     """
-    _check_order("map_coordinates", order)
+    order = _known_order("map_coordinates", order)
     check_mode("map_coordinates", mode)
     x, where_to = as_float(input), as_float(coordinates)
     rank = len(x.shape)

@@ -16,7 +16,7 @@ ROW = lg.asarray(M[None, :1])
 BYTES = np.array([3, 200], np.uint8)
 HALF = lg.asarray([0.5, 3.0, -1.0, 2.0], dtype=lg.float16)
 WINDOW = lg.ones((1, 1, 2))
-BLUR = lg.ndimage.gaussian_filter
+BLUR, PERCENT, SHIFT = lg.ndimage.gaussian_filter, lg.ndimage.percentile_filter, lg.ndimage.shift
 
 ALIKE: dict[str, tuple[Any, Any]] = {
     "arange of an array": (lambda: lg.arange(np.array(3)), lambda: lg.arange(3)),
@@ -40,6 +40,10 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "repeat by bools": (lambda: lg.repeat(M[0], np.array([True, False, True])), lambda: lg.repeat(M[0], [1, 0, 1])),
     "bincount of bools": (lambda: lg.bincount(np.array([True, False, True])), lambda: lg.asarray([1, 2])),
     "a blur by an array": (lambda: BLUR(M, np.array(1)), lambda: BLUR(M, 1)),
+    "a percentile of int8": (lambda: PERCENT(M, np.int8(80), 3), lambda: PERCENT(M, 80, 3)),
+    "an order that is an array": (lambda: SHIFT(M, 0.5, order=np.array(1)), lambda: SHIFT(M, 0.5, order=1)),
+    "a filter's ends of uint8": (lambda: _filtered(np.uint8(4)), lambda: _filtered(4)),
+    "no ends of a filter": (lambda: _filtered(-3), lambda: _filtered(0)),
     "strides": (lambda: lg.conv(ROW, WINDOW, stride=TWO), lambda: lg.conv(ROW, WINDOW, stride=2)),
     "padding": (lambda: lg.conv(ROW, WINDOW, padding=ONE), lambda: lg.conv(ROW, WINDOW, padding=1)),
     "pairs of padding": (lambda: lg.conv(ROW, WINDOW, padding=[ONE]), lambda: lg.conv(ROW, WINDOW, padding=[1])),
@@ -64,6 +68,10 @@ ALIKE: dict[str, tuple[Any, Any]] = {
 
 def _solved(trans: Any) -> Any:
     return lg.linalg.lu_solve(lg.linalg.lu_factor(SYSTEM), lg.asarray([4.0, 6.0]), trans=trans)
+
+
+def _filtered(padlen: Any) -> Any:
+    return lg.signal.filtfilt([0.5, 0.5], [1.0, -0.25], np.arange(9.0) ** 2, padlen=padlen)
 
 
 @pytest.mark.parametrize("case", ALIKE)
