@@ -15,9 +15,10 @@ from collections.abc import Sequence
 
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.graph.lanes import iota_axis, owned_axes
-from loopgrad.graph.nodes import Node
+from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, PRIMITIVES
 from loopgrad.graph.primitives.primitive import Axes
+from loopgrad.graph.types import StackType
 
 
 def keeps_lanes(node: Node, operand: int, n: int) -> bool:
@@ -35,6 +36,10 @@ def keeps_lanes(node: Node, operand: int, n: int) -> bool:
     else:
         moved = rule(node, operand, lanes)
     return moved is not None and moved == _lane_axes(node.results[0].shape, n)
+
+
+def is_stack(value: Value) -> bool:
+    return isinstance(value.type, StackType)
 
 
 def _lane_axes(shape: Sequence[int], n: int) -> Axes | None:

@@ -31,7 +31,7 @@ from loopgrad.codegen.schedule.canonical import rewrite_block
 from loopgrad.codegen.schedule.groups import Group, form_groups
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.order import reads_first
-from loopgrad.codegen.schedule.partition import SMALL_CONSTANT, Partition, constant_operand, scatter_exclusive
+from loopgrad.codegen.schedule.partition import SMALL_CONSTANT, Partition, scatter_exclusive
 from loopgrad.codegen.schedule.products import matmul_source
 from loopgrad.codegen.schedule.program_builder import ProgramBuffer, ProgramBuilder
 from loopgrad.codegen.schedule.regions import Decision, Refusal, decide
@@ -323,7 +323,7 @@ class BlockScheduler:
     def _accumulated(self, source: Value, value: Value, group: Group, initials: dict[int, Initial]) -> ProgramBuffer:
         """The buffer of a scattered value: the operand's own where that may be overwritten, else a new one
         that starts as a copy. A launch that may be repeated (a stack that grows) needs the original."""
-        known = constant_operand(source)
+        known = _constant_operand(source)
         repeatable = makes_stacks(group.nodes)
         if known is not None and source not in self.storage:
             buffer = self.buffer_for(value)
@@ -468,3 +468,9 @@ def _preferred_tables(graph: Graph, wanted: Mapping[Value, ProgramBuffer]) -> di
 def makes_stacks(nodes: Iterable[Node]) -> bool:
     """Whether one of them, or of those in their regions, makes a stack."""
     return any(n.op == "stack_new" or any(makes_stacks(region.nodes) for region in n.regions) for n in nodes)
+
+
+def _constant_operand(value: Value) -> Sequence[object] | None:
+    """The value of a splat constant, wrapped; None for anything else."""
+    node = value.node
+    return [node.attrs["value"]] if node is not None and node.op == "const" else None

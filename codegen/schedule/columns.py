@@ -10,7 +10,7 @@ have a piece of a column each. So are those whose reduction meets another one wh
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS
 from loopgrad.graph.rebuild import GraphBuilder, readers_of
 
-SHORTEST: Final = 64  # elements of a column
 LONGEST: Final = 1 << 11  # bytes of one, of 32-bit words at least, of which 128 invocations hold eight with ease
 FEWEST: Final = 256  # columns
 NARROWEST: Final = 32  # bytes that lie side by side, which memory gives at once
@@ -89,11 +88,17 @@ def reads_columns(node: Node) -> bool:
     return node.op in REDUCTIONS and source is not None and source.op == "transpose"
 
 
+def holds_columns(node: Node, comes_back: bool, is_shared: Callable[[Node], bool]) -> bool:
+    """Whether a reduction's lanes are numbered so because workgroups hold the columns: what it makes comes back to
+    their elements, or they are made of what lanes have reduced that share the work."""
+    return reads_columns(node) and (comes_back or any(map(is_shared, _behind(node.operands, set()))))
+
+
 def _can_be_held(node: Node, longest: int) -> bool:
     found, itemsize = columns_of(node), node.operands[0].dtype.itemsize
     if found is None or found.after * itemsize < NARROWEST or found.many < FEWEST:
         return False
-    return found.length >= SHORTEST and found.length * max(itemsize, 4) <= longest
+    return found.length * max(itemsize, 4) <= longest
 
 
 def _comes_back(node: Node, readers: Mapping[Value, Sequence[Node]]) -> bool:

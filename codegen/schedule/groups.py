@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from loopgrad.codegen.schedule.access import is_stack
 from loopgrad.codegen.schedule.levels import Levels, Segment
-from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition, is_stack
+from loopgrad.codegen.schedule.partition import FEW_PIECES, Partition
 from loopgrad.codegen.schedule.recomputed import computed_twice, last_of, roots_by_kernel, worth_keeping
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.codegen.schedule.stored import choose_stored, inline_costs

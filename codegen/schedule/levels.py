@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from loopgrad.codegen.schedule.partition import Partition, is_stack
+from loopgrad.codegen.schedule.access import is_stack
+from loopgrad.codegen.schedule.partition import Partition
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 

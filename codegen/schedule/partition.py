@@ -13,7 +13,7 @@ from typing import Final
 from loopgrad.codegen.lower.context import leading_dims
 from loopgrad.codegen.schedule.access import keeps_lanes
 from loopgrad.codegen.schedule.canonical import MANY_ELEMENTS, MANY_LANES, SHORT_BLOCK, long_row
-from loopgrad.codegen.schedule.columns import reads_columns
+from loopgrad.codegen.schedule.columns import holds_columns, reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, own_cost
 from loopgrad.codegen.schedule.lane_memory import memory_operand
 from loopgrad.codegen.schedule.made_rows import made_by_lanes
@@ -26,7 +26,7 @@ from loopgrad.graph.distinct import no_duplicates
 from loopgrad.graph.nodes import Graph, Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, LIBRARY, PRIMITIVES, REDUCTIONS, RUNNING_TOTALS, Kind
 from loopgrad.graph.regions import Region
-from loopgrad.graph.types import StackType, TensorType
+from loopgrad.graph.types import TensorType
 
 MAX_TRAILING: Final = 64  # elements of one lane that a kernel stores separately
 MAX_KEPT: Final = 16  # separate reductions for the kept trailing elements
@@ -273,11 +273,16 @@ class Partition:
         differences between points, where there are very many: on an H100 those of 2,048 and 2,048 in 8 dims, with their
         gradient, take 263 us by workgroups, 192 by lanes, mixtures of 16 normals at 2^17 places 131 and 143."""
         rows = node.operands[0]
-        if self.in_order or length < SHORTEST_HELD or prod(rows.shape) < MANY_ELEMENTS:
+        if self.in_order:
+            return False
+        comes_back = self._comes_back(node.results[0], prod(rows.shape))
+        if holds_columns(node, comes_back, lambda other: self.role[other] is Role.REDUCE):
+            return True
+        if length < SHORTEST_HELD or prod(rows.shape) < MANY_ELEMENTS:
             return False
         if of_neighbours(rows, self._in_memory):
             return True
-        held = not length % WORKGROUP_ROW or self._comes_back(node.results[0], prod(rows.shape))
+        held = comes_back or not length % WORKGROUP_ROW
         pending, seen, there = [rows], {rows}, length >= WORKGROUP_ROW or prod(rows.shape) < VERY_MANY * length
         while pending:
             v = pending.pop()
@@ -489,13 +494,3 @@ def _reduced_lanes(node: Node, lanes: int) -> int:
 def scatter_exclusive(node: Node, lanes: int) -> bool:
     """Whether no two lanes of a top-level scatter meet in one element."""
     return lanes == 1 or no_duplicates(node)
-
-
-def constant_operand(value: Value) -> Sequence[object] | None:
-    """The value of a splat constant, wrapped; None for anything else."""
-    node = value.node
-    return [node.attrs["value"]] if node is not None and node.op == "const" else None
-
-
-def is_stack(value: Value) -> bool:
-    return isinstance(value.type, StackType)

@@ -17,10 +17,11 @@ from math import prod
 from operator import mul
 from typing import Final
 
+from loopgrad.codegen.schedule.access import is_stack
 from loopgrad.codegen.schedule.columns import reads_columns
 from loopgrad.codegen.schedule.cost import AGAIN, CEILING, EXPENSIVE, LOAD, own_cost
 from loopgrad.codegen.schedule.levels import Levels
-from loopgrad.codegen.schedule.partition import MOST_LOOKED_AT, Partition, is_stack
+from loopgrad.codegen.schedule.partition import MOST_LOOKED_AT, Partition
 from loopgrad.codegen.schedule.roles import Role
 from loopgrad.graph.nodes import Node, Value
 from loopgrad.graph.primitives import ELEMENTWISE, REDUCTIONS

@@ -115,6 +115,38 @@ def test_columns_are_reduced_in_blocks(function, shape, axis, compiled_device):
     np.testing.assert_allclose(np.asarray(found), getattr(np, function)(x, axis=axis), rtol=1e-12)
 
 
+def softmax_of_columns(x, axis):
+    e = lg.exp(x - lg.max(x, axis=axis, keepdims=True))
+    return e / lg.sum(e, axis=axis, keepdims=True)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((3, 4001), 0), ((2, 21, 613), 1), ((32, 700), 0), ((5, 33, 300), 1), ((4, 0), 0), ((2, 2, 9), 1)],
+)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_short_columns_that_go_back_to_their_elements(shape, axis, dtype, compiled_device):
+    """With NaN and infinity in some columns, and derivatives, which go back as well."""
+    rng = np.random.default_rng(8)
+    x, weights = 3 * rng.normal(size=shape), rng.normal(size=shape)
+    x, wide = x.astype(dtype), x.astype(dtype).astype(np.float64)
+    e = np.exp(wide - wide.max(axis=axis, keepdims=True))
+    want = e / e.sum(axis=axis, keepdims=True)
+    error = {"float16": 2e-3, "float32": 1e-5, "float64": 1e-12}[dtype]
+    given = lg.asarray(x)
+    found = lg.compile(lambda x: softmax_of_columns(x, axis))(given)
+    np.testing.assert_allclose(np.asarray(found), want, error, error)
+    slope = lg.compile(lg.grad(lambda x: lg.sum(softmax_of_columns(x, axis) * weights.astype(dtype))))(given)
+    inner = (want * weights).sum(axis=axis, keepdims=True)
+    np.testing.assert_allclose(np.asarray(slope), want * (weights - inner), 10 * error, 10 * error)
+    if x.size:
+        x.reshape(-1)[1], x.reshape(-1)[-1] = np.nan, np.inf
+        lost = np.isnan(np.asarray(lg.compile(lambda x: softmax_of_columns(x, axis))(lg.asarray(x))))
+        assert (lost.all(axis) == ~np.isfinite(x).all(axis)).all()
+        assert (lost.any(axis) == lost.all(axis)).all()
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((6400, 20), 0), ((30, 1200, 3), 1)])
 def test_narrow_rows_are_reduced_side_by_side_on_cpus(shape, axis):
     """So vectors read what lies side by side; run at once and compiled, a sum has the same bits."""

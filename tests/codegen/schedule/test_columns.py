@@ -35,6 +35,7 @@ def centred(x: Value, axes: tuple[int, ...]) -> list[Value]:
     [
         ((128, 512), (0,), (512, 128)),
         ((6, 10, 12, 64), (1, 2), (6, 64, 120)),
+        ((3, 512), (0,), (512, 3)),
         ((2000, 512), (0,), None),  # longer than a workgroup of 256 holds
         ((128, 100), (0,), None),  # too few
         ((512, 128), (1,), None),  # rows

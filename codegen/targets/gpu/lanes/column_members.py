@@ -18,6 +18,7 @@ from loopgrad.codegen.targets.gpu.lanes.row_members import FEWEST_BESIDE, REGIST
 SIDES: Final = (32, 16, 8)  # columns of a workgroup
 FEWER: Final = (4, 2)  # of little, which caches hold
 LITTLE: Final = 1 << 17  # elements
+SHORT: Final = 32  # elements of a column that an invocation has alone, where there are many: nobody waits for others
 MOST_TURNS: Final = 64  # elements of a column that an invocation has
 FEW_TURNS: Final = 8  # where workgroups are so few that a device waits for each
 FULL: Final = 256  # workgroups that fill a device
@@ -45,13 +46,15 @@ def column_members(kernel: Kernel, geometry: Geometry) -> ColumnTiles | None:
         return None
     words, found = _live_words(kernel), []
     lanes = sum(weight(stage) for stage in kernel.stages if prod(stage.domain) != rows)
-    for side in (*SIDES, *(FEWER if rows * length <= LITTLE else ())):
+    alone = (geometry.group,) if length <= SHORT else ()
+    for side in (*alone, *SIDES, *(FEWER if rows * length <= LITTLE else ())):
         group = geometry.group
         while group <= largest_group(geometry):
             members = group // side
             turns, tiles = -(-length // members), -(-rows // side)
             held = turns * words
-            fits = turns <= MOST_TURNS and held <= min(MOST_HELD, REGISTERS // group - FEWEST_BESIDE)
+            fits = members < 2 * length and turns <= MOST_TURNS  # half of the members have something to do
+            fits = fits and held <= min(MOST_HELD, REGISTERS // group - FEWEST_BESIDE)
             if fits and turns * lanes <= MOST_WEIGHT:
                 idle = max(turns - FEW_TURNS, 0) if tiles < FULL else 0
                 free = min(REGISTERS // group, MOST_REGISTERS) - held

@@ -9,7 +9,7 @@ from loopgrad.codegen.kernel.linear_index import Linear
 from loopgrad.codegen.options import DEFAULT_OPTIONS, LONG_COLUMNS
 from loopgrad.codegen.schedule import schedule
 from loopgrad.codegen.targets.gpu.lanes import row_layouts
-from loopgrad.codegen.targets.gpu.lanes.column_members import column_members
+from loopgrad.codegen.targets.gpu.lanes.column_members import SHORT, column_members
 from loopgrad.codegen.targets.gpu.lanes.plan import Geometry
 from loopgrad.codegen.targets.gpu.lanes.row_stages import with_row_stages
 from loopgrad.graph import ops
@@ -68,6 +68,13 @@ def softmax_of_transposed(x: Value, axis: int) -> list[Value]:
         (softmax_of_transposed, (65, 260), 0, float32),
         (ranged, (66, 270), 0, int32),
         (ranged, (2, 64, 136), 1, float16),
+        (softmax, (3, 21, 1300), 1, float32),
+        (softmax, (2, 5001), 0, float32),
+        (softmax_and_parts, (9, 701), 0, float32),
+        (softmax_and_totals, (2, 5, 640), 1, float64),
+        (softmax_of_transposed, (20, 260), 0, float32),
+        (ranged, (33, 270), 0, int32),
+        (ranged, (2, 16, 136), 1, float16),
     ],
 )
 def test_columns_of_any_number(function, shape, axis, dtype) -> None:
@@ -99,6 +106,14 @@ def test_wide_arrays_have_more_columns_in_a_workgroup() -> None:
     assert members((4096, 4096), large) == (64, 64, 512)
     assert members((1000, 512), Geometry()) == (32, 32, 256)
     assert members((4096, 4096), Geometry()) is None
+
+
+def test_short_columns_of_many_have_an_invocation_each() -> None:
+    for geometry in (Geometry(), Geometry(asked_memory=1 << 17)):
+        assert members((2, 1 << 20), geometry) == (1, 2, 256)
+        assert members((SHORT, 1 << 20), geometry) == (1, SHORT, 256)
+        assert members((SHORT + 1, 1 << 20), geometry) == (8, 5, 256)
+    assert members((SHORT, 512), Geometry()) == (32, 1, 256)
 
 
 def test_an_element_that_all_lanes_read_says_nothing_of_columns(monkeypatch) -> None:
