@@ -104,7 +104,7 @@ def _decided(
         for note in apart.notes:
             builder.note(note)
         straight = not (inner or any(node.regions for node in decision.program))
-        summed = as_sums(apart.graph, builder.sums_products(straight))
+        summed = as_sums(apart.graph, builder.sums_products(apart.graph, straight))
         summed = deep_products.for_own_kernels(summed, builder.slices_products(straight))
         if summed is graph:
             _note_refusals(decision.program, "runs as a sub-program", decision, builder)

@@ -15,6 +15,7 @@ from loopgrad.codegen.schedule.residuals import residual
 from loopgrad.codegen.schedule.shared_terms import has_few_terms, is_narrow, outpaces_library
 from loopgrad.codegen.schedule.sharing import KnownKernels
 from loopgrad.graph.nodes import Graph, Node
+from loopgrad.graph.rebuild import readers_of
 from loopgrad.graph.types import TensorType
 
 
@@ -76,12 +77,14 @@ class ProgramBuilder:
         branches."""
         return self.own_products is OwnProducts.ALL or (self.own_products is OwnProducts.IN_LOOPS and not straight)
 
-    def sums_products(self, straight: bool) -> Callable[[Node], bool]:
+    def sums_products(self, graph: Graph, straight: bool) -> Callable[[Node], bool]:
         """Which products of a block lanes of the target add up."""
         if self.own_products is OwnProducts.NONE:
             return lambda _: False
-        narrow = is_narrow if self.multiplies(straight) else outpaces_library
-        return lambda node: has_few_terms(node) or narrow(node)
+        if self.multiplies(straight):
+            return lambda node: has_few_terms(node) or is_narrow(node)
+        again = {v for v, readers in readers_of(graph).items() if len(readers) > 1}
+        return lambda node: has_few_terms(node) or outpaces_library(node, again)
 
     def slices_products(self, straight: bool) -> Callable[[Node], int]:
         """In how many slices kernels of our own make a product of a block; 0: as a whole, or by a library."""

@@ -11,7 +11,7 @@ nothing is shared out: it takes as long as the results are written, unless what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from math import prod
 from typing import Final
@@ -70,13 +70,15 @@ def is_narrow(node: Node) -> bool:
     return min(m, n) < NARROW and k >= FEWEST_TERMS and prod(batch) * m * n * k >= SMALLEST_WORK
 
 
-def outpaces_library(node: Node) -> bool:
-    """Whether sums take less time than a library's product: where the matrix would have to be stored for it; float32 of
-    a matrix whose rows lie beside each other, and a vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of
-    few rows, columns and very many terms (2 x 2^20 x 2 takes 39, by cuBLAS 114), whichever way these lie."""
+def outpaces_library(node: Node, read_again: Container[Value] = ()) -> bool:
+    """Whether sums take less time than a library's product: where the matrix would have to be stored for it, in another
+    shape for it alone and not `read_again`, as derivatives read it; float32 of a matrix whose rows lie beside each
+    other, and a vector (on an H200 8,192 x 8,192 takes 70 us, by cuBLAS 91), or of few rows, columns and very many
+    terms (2 x 2^20 x 2 takes 39, by cuBLAS 114), whichever way these lie."""
     if not is_narrow(node):
         return False
-    if _is_made(_large(node)) and (_order(node)[0] != "k" or _is_of_smaller(_large(node))):
+    alone = _is_made(_large(node)) and not _is_reshaped_and(_large(node), read_again)
+    if alone and (_order(node)[0] != "k" or _is_of_smaller(_large(node))):
         return True
     if node.results[0].dtype is not float32 or prod(node.results[0].shape[:-2]) > 1:
         return False
@@ -139,8 +141,20 @@ def _large(node: Node) -> Value:
 
 
 def _is_made(value: Value) -> bool:
-    """Whether it is computed element by element, by whoever reads it if it needn't be in memory."""
+    """Whether it is computed element by element, by whoever reads it if it needn't be in memory; in another shape, as
+    where its rows are of a picture's pixels."""
+    while value.node is not None and value.node.op == "reshape":
+        value = value.node.operands[0]
     return value.node is not None and value.node.op in ELEMENTWISE
+
+
+def _is_reshaped_and(value: Value, read_again: Container[Value]) -> bool:
+    """Whether it is in another shape, and it or what it is made of are among those."""
+    found = False
+    while value.node is not None and value.node.op == "reshape":
+        found = found or value in read_again or value.node.operands[0] in read_again
+        value = value.node.operands[0]
+    return found
 
 
 def _is_of_smaller(value: Value) -> bool:

@@ -104,7 +104,15 @@ def test_matrices_of_pairs(compiled_device: str, dtype: str, few: int) -> None:
         made = x[:, None] * y - 2
         each = made[:, :, None] + columns
         one_by_one = (made[:, None, :] @ each)[:, 0]
-        return [made @ by_rows, made.T @ by_columns, by_rows.T @ made.T, one_by_one, made.sum(axis=1)]
+        picture = (x[:, None, None] + x[:3, None]) * y
+        return [
+            made @ by_rows,
+            made.T @ by_columns,
+            by_rows.T @ made.T,
+            one_by_one,
+            made.sum(axis=1),
+            picture @ by_rows,
+        ]
 
     given = (x, y, by_rows, by_columns, columns)
     found = lg.compile(program)(*map(lg.asarray, given))

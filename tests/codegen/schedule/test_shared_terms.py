@@ -181,6 +181,30 @@ def test_a_matrix_of_pairs_is_not_stored_for_few_columns(m, k, few, turned, righ
     np.testing.assert_array_equal(interpret_program(program, arrays)[0], interpret(graph, arrays)[0])
 
 
+def picture(x, y, z):
+    """A product whose rows are those of a picture's pixels."""
+    shape = (20, 30, 64)
+    made = ops.mul(ops.broadcast(x, shape, (1,)), ops.broadcast(y, shape, (2,)))
+    return [ops.matmul(ops.reshape(made, (600, 64)), z), made]
+
+
+PICTURE = [TensorType(shape, float32) for shape in ((30,), (64,), (64, 3))]
+
+
+def test_a_library_multiplies_a_picture_that_is_read_again():
+    graph, _ = trace(lambda x, y, z: [v for p in picture(x, y, z) for v in (p, ops.exp(p))], PICTURE)
+    assert products(schedule(graph, own_products=OwnProducts.IN_LOOPS))
+
+
+def test_nor_is_one_whose_rows_are_pixels_of_a_picture(rng):
+    graph, _ = trace(lambda x, y, z: picture(x, y, z)[:1], PICTURE)
+    made = schedule(graph, own_products=OwnProducts.IN_LOOPS)
+    assert not products(made)
+    assert max(np.prod(slot.type.shape) for slot in made.slots) < 600 * 64
+    arrays = [rng.integers(-4, 5, v.shape).astype(np.float32) for v in graph.inputs]
+    np.testing.assert_array_equal(interpret_program(made, arrays)[0], interpret(graph, arrays)[0])
+
+
 def test_a_library_multiplies_a_matrix_of_pairs_and_many_columns():
     assert products(schedule(pairs(301, 203, 8), own_products=OwnProducts.IN_LOOPS))
 
