@@ -32,6 +32,10 @@ def turned(v):
     return ops.flip(ops.sub(ops.full(5, v.type), v), (1,))
 
 
+def strided(v, step, start):
+    return ops.add(ops.mul(v, ops.full(step, v.type)), ops.full(start, v.type))
+
+
 APART = {
     "rows": lambda x: [ops.iota(PLACES, 0), ops.argsort(x, 1)],
     "columns": lambda x: [ops.argsort(x, 0), ops.iota(PLACES, 1)],
@@ -40,8 +44,11 @@ APART = {
         ops.slice(ops.iota(PLACES, 0), (0, 0), (4, 2)), ops.slice(turned(ops.argsort(x, 1)), (0, 0), (4, 2)),
     ],
     "transposed": lambda x: [ops.transpose(ops.argsort(x, 1), (1, 0)), ops.iota(TensorType((6, 4), int64), 1)],
+    "steps": lambda _: [strided(ops.iota(PLACES, 0), 2, 1), strided(ops.iota(PLACES, 1), -3, 20)],
+    "steps of rows": lambda x: [ops.argsort(x, 1), strided(ops.iota(PLACES, 0), 5, 0)],
 }  # fmt: skip
 TOGETHER = {
+    "no steps": lambda _: [strided(ops.iota(PLACES, 0), 0, 1), ops.iota(PLACES, 1)],
     "no rows": lambda x: [ops.argsort(x, 1)],
     "wrong axis": lambda x: [ops.iota(PLACES, 1), ops.argsort(x, 1)],
     "sums": lambda x: [ops.iota(PLACES, 0), ops.add(ops.argsort(x, 1), ops.argsort(ops.neg(x), 1))],
