@@ -150,6 +150,10 @@ class ScalarOps(Ops[Val]):
     def for_half(self, name: str, dtype: DType, operands: Sequence[Val], /) -> Val | None:
         return self.b.for_half(name, value_type(dtype), *operands)
 
+    def extreme(self, name: str, x: Val, y: Val, /) -> Val:
+        own = self.b.extreme(name, x, y)
+        return super().extreme(name, x, y) if own is None else own
+
     def near_quotient(self, x: Val, y: Val, /) -> Val:
         near = None if self.fast else self.b.near_quotient(x, y)
         return self.div(x, y) if near is None else near

@@ -54,6 +54,15 @@ def elementwise(names, dtype, count=2) -> Kernel:
     return b.kernel("elementwise")
 
 
+def test_the_lesser_and_the_greater_of_two_are_one_instruction() -> None:
+    """Which has NaN where either is; f64 have none."""
+    text = body(ptx(elementwise(("min", "max"), float32)))
+    assert "min.NaN.f32" in text
+    assert "max.NaN.f32" in text
+    assert "setp.nan" not in text
+    assert ".NaN" not in body(ptx(elementwise(("min", "max"), float64)))
+
+
 def summed_products(dtype) -> Kernel:
     b = Build(100)
     (lane,) = b.indices
