@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -182,7 +183,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> lg.tril_indices(2)
     (Tensor([0, 1, 1], dtype=int64), Tensor([0, 0, 1], dtype=int64))
     """
-    return _positions(np.tri(n, n if m is None else m, k, dtype=bool))  # type: ignore[return-value]
+    return _positions(_lower(n, k, m))  # type: ignore[return-value]
 
 
 @repeated
@@ -192,7 +193,13 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tensor, Tens
     >>> lg.triu_indices(2)
     (Tensor([0, 0, 1], dtype=int64), Tensor([0, 1, 1], dtype=int64))
     """
-    return _positions(~np.tri(n, n if m is None else m, k - 1, dtype=bool))  # type: ignore[return-value]
+    return _positions(~_lower(n, k, m, 1))  # type: ignore[return-value]
+
+
+def _lower(n: int, k: int, m: int | None, less: int = 0) -> np.ndarray[Any, Any]:
+    """Which elements of a matrix lie below its k-th diagonal or on it, or on one that is so many lower."""
+    rows, columns, diagonal = [index(x) if hasattr(x, "__index__") else x for x in (n, n if m is None else m, k)]
+    return np.tri(rows, columns, diagonal - less, dtype=bool)
 
 
 def _matrix_shape(op: str, x: ArrayLike) -> tuple[int, int]:

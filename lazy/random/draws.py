@@ -351,7 +351,7 @@ class Draws(ABC, Generic[Drawn]):
         Tensor(3, dtype=int64)
         """
         if not any(isinstance(x, TensorCore) for x in (ngood, nbad, nsample)) and np.any(
-            np.asarray(nsample) > np.add(ngood, nbad)
+            np.asarray(nsample) > np.add(ngood, nbad, dtype=np.float64)
         ):
             fix = "draw no more than there are"
             raise ValueError(explained("hypergeometric", "nsample of at most ngood + nbad", nsample, fix))

@@ -9,6 +9,7 @@ from loopgrad.lazy.numpy.elementwise import absolute, remainder
 from loopgrad.lazy.numpy.padding import pad
 from loopgrad.lazy.numpy.special_values import clip, where
 from loopgrad.lazy.tensor.core import ArrayLike
+from loopgrad.lazy.tensor.operands import whole_number
 
 if TYPE_CHECKING:
     from loopgrad.lazy.tensor.tensor import Tensor
@@ -39,6 +40,7 @@ def extended(x: Tensor, axis: int, low: int, high: int, mode: str, cval: ArrayLi
 
 def surrounded(op: str, x: Tensor, axis: int, size: int, origin: int, mode: str, cval: ArrayLike) -> Tensor:
     """x with what windows of `size` elements along an axis read beyond its ends, moved by `origin`."""
+    origin = whole_number(op, "an integer origin", origin)  # a small one without a sign has no negative
     before = size // 2 + origin
     if not 0 <= before < size:
         expected = f"an origin from {-(size // 2)} to {(size - 1) // 2} along axis {axis}"

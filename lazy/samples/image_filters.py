@@ -71,7 +71,14 @@ def convolve1d(
     """
     w = as_tensor(weights)
     even = bool(w.shape) and w.shape[0] % 2 == 0
-    return correlate1d(input, flip(w), axis, mode=mode, cval=cval, origin=-origin - even)
+    return correlate1d(
+        input,
+        flip(w),
+        axis,
+        mode=mode,
+        cval=cval,
+        origin=-whole_number("convolve1d", "an integer origin", origin) - even,
+    )
 
 
 def _for_each(value: Any, rank: int) -> list[Any]:
@@ -112,7 +119,8 @@ def convolve(
     Tensor([-1., -3., -2.], dtype=float64)
     """
     w = as_tensor(weights)
-    origins = [-o - (n % 2 == 0) for o, n in zip(_for_each(origin, len(w.shape)), w.shape, strict=True)]
+    moved = [whole_number("convolve", "integers as origin", o) for o in _for_each(origin, len(w.shape))]
+    origins = [-o - (n % 2 == 0) for o, n in zip(moved, w.shape, strict=True)]
     return correlate(input, flip(w), mode=mode, cval=cval, origin=origins)
 
 

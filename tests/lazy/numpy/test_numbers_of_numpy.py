@@ -16,6 +16,7 @@ ROW = lg.asarray(M[None, :1])
 BYTES = np.array([3, 200], np.uint8)
 HALF = lg.asarray([0.5, 3.0, -1.0, 2.0], dtype=lg.float16)
 WINDOW = lg.ones((1, 1, 2))
+CONVOLVED = (lg.ndimage.convolve1d, lg.ndimage.convolve)
 BLUR, PERCENT, SHIFT = lg.ndimage.gaussian_filter, lg.ndimage.percentile_filter, lg.ndimage.shift
 
 ALIKE: dict[str, tuple[Any, Any]] = {
@@ -44,6 +45,10 @@ ALIKE: dict[str, tuple[Any, Any]] = {
     "an order that is an array": (lambda: SHIFT(M, 0.5, order=np.array(1)), lambda: SHIFT(M, 0.5, order=1)),
     "a filter's ends of uint8": (lambda: _filtered(np.uint8(4)), lambda: _filtered(4)),
     "no ends of a filter": (lambda: _filtered(-3), lambda: _filtered(0)),
+    "origins of uint8": (lambda: _moved(np.uint8(1)), lambda: _moved(1)),
+    "rows of uint8": (lambda: lg.triu_indices(np.uint8(3), -1)[0], lambda: lg.triu_indices(3, -1)[0]),
+    "a diagonal of uint8": (lambda: lg.tril_indices(3, np.uint8(1))[1], lambda: lg.tril_indices(3, 1)[1]),
+    "counts of uint8": (lambda: _drawn(np.uint8(200)), lambda: _drawn(200)),
     "strides": (lambda: lg.conv(ROW, WINDOW, stride=TWO), lambda: lg.conv(ROW, WINDOW, stride=2)),
     "padding": (lambda: lg.conv(ROW, WINDOW, padding=ONE), lambda: lg.conv(ROW, WINDOW, padding=1)),
     "pairs of padding": (lambda: lg.conv(ROW, WINDOW, padding=[ONE]), lambda: lg.conv(ROW, WINDOW, padding=[1])),
@@ -68,6 +73,16 @@ ALIKE: dict[str, tuple[Any, Any]] = {
 
 def _solved(trans: Any) -> Any:
     return lg.linalg.lu_solve(lg.linalg.lu_factor(SYSTEM), lg.asarray([4.0, 6.0]), trans=trans)
+
+
+def _moved(origin: Any) -> Any:
+    filters = (lg.ndimage.uniform_filter1d, lg.ndimage.maximum_filter)
+    wide = [f(np.arange(9.0) ** 2, 5, origin=origin) for f in filters]
+    return lg.stack([*wide, *[f(np.arange(9.0), [1, 2, 4], origin=origin) for f in CONVOLVED]])
+
+
+def _drawn(count: Any) -> Any:
+    return lg.random.default_rng(3).hypergeometric(count, count, count, size=5)
 
 
 def _filtered(padlen: Any) -> Any:
