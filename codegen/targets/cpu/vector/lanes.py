@@ -28,7 +28,7 @@ from loopgrad.codegen.kernel.opcodes import OPCODES
 from loopgrad.codegen.options import Options
 from loopgrad.codegen.targets.cpu.features import Machine
 from loopgrad.codegen.targets.cpu.vector.lane_width import divides_wide_numbers, lane_width
-from loopgrad.codegen.targets.cpu.vector.read_rows import read_rows
+from loopgrad.codegen.targets.cpu.vector.read_rows import read_rows, reads_tables
 from loopgrad.codegen.targets.cpu.vector.row_access import SAVED, row_accesses
 from loopgrad.codegen.targets.cpu.vector.row_patterns import row_pattern
 from loopgrad.graph.primitives.shards import ALIGNED, TOGETHER, columns, part_extent
@@ -403,13 +403,16 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     if not single and kernel.running is None:
         width, groups = vectors_of_rows(kernel, width, groups)
         groups = groups_of_rows(kernel, ops, width, groups)
-    patterns = row_pattern(kernel, width, groups)
+    tables = not single and reads_tables(kernel)
+    in_rows = read_rows(kernel, width, groups) if tables else None
+    a_row_each = in_rows is not None or (tables and kernel.domain[-1] >= width * groups)
+    patterns = None if a_row_each else row_pattern(kernel, width, groups)
     width, groups = patterns or (width, groups)
     while groups > 1 and width * groups > widest(kernel, width):
         groups //= 2
     while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
         groups //= 2
-    in_rows = None if single or patterns else read_rows(kernel, width, groups)
+    in_rows = in_rows or (None if single or patterns else read_rows(kernel, width, groups))
     width, groups = (width, groups) if in_rows is None else in_rows[1:]
     flight = width * groups
     across = None if single or patterns or kernel.domain[-1] < width else rows_across(kernel, kernel.domain[:-1])

@@ -102,3 +102,27 @@ MOVED: dict[str, Callable[[Any, Any], Any]] = {
 def test_these_gather_nothing(shape: tuple[int, ...]) -> None:
     for function in (lambda x: lg.max(x * x, axis=1), lambda x: lg.repeat(x, 3, axis=1)):
         assert "masked.gather" not in lg.compile(function).text("llvm", np.ones(shape, np.float32))
+
+
+def blended(m: Any, table: Any, rows: Any, share: Any) -> Any:
+    """Rows of a table between four others, as textures and grids of features have them."""
+    return sum(share[:, k, None] * table[rows[:, k] + k % 2, rows[:, 3 - k]] for k in range(4))
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 7, 8, 12])
+@pytest.mark.parametrize("name", ["float32", "float64", "uint8"])
+def test_rows_of_tables(columns: int, name: str) -> None:
+    rng = np.random.default_rng(columns)
+    table = rng.integers(0, 50, (9, 8, columns)).astype(name)
+    rows, share = rng.integers(-8, 8, (1003, 4)).astype(np.int32), rng.integers(0, 4, (1003, 4)).astype(name)
+    got = lg.compile(lambda *given: blended(lg, *given), device="cpu")(table, rows, share)
+    np.testing.assert_array_equal(np.asarray(got), blended(np, table, rows, share))
+
+
+@pytest.mark.parametrize("columns", [4, 8, 12, 16, 24])
+def test_rows_of_tables_are_vectors(columns: int) -> None:
+    """The number of a row is read once for all its elements: they lie side by side wherever it is."""
+    table, rows = np.ones((64, 64, columns), np.float32), np.zeros((5000, 4), np.int32)
+    f = lg.compile(lambda *given: blended(lg, *given), device="cpu")
+    text = f.text("llvm", table, rows, np.ones((5000, 4), np.float32))
+    assert not [line for line in text.splitlines() if " call " in line and "masked.gather" in line]
