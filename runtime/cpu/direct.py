@@ -74,7 +74,6 @@ MOST_ALONE: Final = 1 << 12  # operations that are remembered
 STEP: Final = 2_000  # nanoseconds of an operation, however few elements it has
 ELEMENT: Final = 0.5  # of an element, for each unit of an operation's cost
 CALL: Final = 8_000  # of one that is a program of its own
-CALLED_BACK: Final = 25_000  # of a routine that compiled code asks Python for, and of what it takes and gives in memory
 ORDERED: Final = 20_000  # of one in the order of generated code
 TERM: Final = 1_500  # of what is added up there, for all elements of a result at once
 
@@ -422,7 +421,7 @@ class Planner:
             raise NotPrepared
         function, work = direct_routines.factorisation(node, self.programs.pool())
         self.work += CALL + work
-        self.shared += CALLED_BACK + work
+        self.shared += CALL + work  # code would ask Python for the same routine
         return function, node.attrs, node.operands
 
     def _product(self, node: Node, turned: tuple[bool, bool]) -> Planned:
