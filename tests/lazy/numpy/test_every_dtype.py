@@ -45,6 +45,7 @@ CALLS: Final = {
     "repeat": "xp.repeat(x, 2)",
     "reshape": "xp.reshape(x, (2, -1))", "right_shift": "xp.right_shift(x, y % 4)", "roll": "xp.roll(x, 2)",
     "rot90": "xp.rot90(x[None])", "searchsorted": "xp.searchsorted(xp.sort(x), y)",
+    "sort": "xp.sort(x, stable=True)",
     "select": "xp.select([x > y, x == y], [x, y], 1)", "split": "xp.split(x, 2)[1]",
     "swapaxes": "xp.swapaxes(x[None], 0, 1)", "take": "xp.take(x, [0, -1])",
     "take_along_axis": "xp.take_along_axis(x, xp.asarray([1, 0]), axis=0)", "tensordot": "xp.tensordot(x, y, 1)",
