@@ -85,8 +85,7 @@ def _call(
     check_function(what, fun)
     arguments = [x if i in argnums else private(x) for i, x in enumerate(args)]
     kwargs = {name: private(x) for name, x in kwargs.items()}
-    wrt: list[Value] = []
-    structures: list[Any] = []
+    wrt, structures = list[Value](), list[Any]()
     for position in argnums:
         leaves, structure = flatten(args[position])
         names = leaf_names(structure, f"argument {position}")

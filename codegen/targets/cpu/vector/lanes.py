@@ -408,9 +408,8 @@ def plan_lanes(kernel: Kernel, machine: Machine, options: Options) -> LaneLayout
     a_row_each = in_rows is not None or (tables and kernel.domain[-1] >= width * groups)
     patterns = None if a_row_each else row_pattern(kernel, width, groups)
     width, groups = patterns or (width, groups)
-    while groups > 1 and width * groups > widest(kernel, width):
-        groups //= 2
-    while groups > 1 and width * groups * array_bytes(kernel) > ARRAYS_IN_FLIGHT:
+    most, each = widest(kernel, width), array_bytes(kernel)
+    while groups > 1 and (width * groups > most or width * groups * each > ARRAYS_IN_FLIGHT):
         groups //= 2
     in_rows = in_rows or (None if single or patterns else read_rows(kernel, width, groups))
     width, groups = (width, groups) if in_rows is None else in_rows[1:]

@@ -24,7 +24,7 @@ MOST_CARRIED: Final = 32  # values from trip to trip, in registers
 def with_joined_loops(kernel: Kernel) -> Kernel:
     """See the module's text."""
     found = kernel
-    while (joiner := _Joiner(found)).joins():
+    while (joiner := _LoopJoiner(found)).joins():
         found = joiner.run()
     return found if found is kernel else optimise(found)
 
@@ -40,7 +40,7 @@ def in_one_loop(kernel: Kernel, block: Block, loops: Sequence[KOp]) -> Kernel | 
         if needed is None:
             return None
         early |= needed
-    return _Joiner(kernel, {id(block): (_following_each_other(block.ops, loops, early), [loops])}).run()
+    return _LoopJoiner(kernel, {id(block): (_following_each_other(block.ops, loops, early), [loops])}).run()
 
 
 def quiet(op: KOp) -> bool:
@@ -52,7 +52,7 @@ Order = tuple[Sequence[KOp], Sequence[Sequence[KOp]]]
 """A block's operations, and which loops, each behind the other there, become one."""
 
 
-class _Loop:
+class _ReadingLoop:
     """A loop that only reads and computes, and what decides whether it is made with others."""
 
     def __init__(self, op: KOp) -> None:
@@ -64,7 +64,7 @@ class _Loop:
 def _order(block: Block) -> Order | None:
     """The block with the loops together that had better be one; None where there are none."""
     ops, groups = list(block.ops), list[list[KOp]]()
-    left = [_Loop(op) for op in ops if op.opcode == "for" and all(map(_only_reads, walk(op.blocks[0])))]
+    left = [_ReadingLoop(op) for op in ops if op.opcode == "for" and all(map(_only_reads, walk(op.blocks[0])))]
     while len(left) > 1:
         first, *others = left
         places, group, early = _places(ops), [first], dict[int, KOp]()
@@ -89,7 +89,7 @@ def _same_trips(one: KOp, other: KOp) -> bool:
     return one.operands[0] is other.operands[0] and one.attrs == other.attrs
 
 
-def _fit(loops: Sequence[_Loop]) -> bool:
+def _fit(loops: Sequence[_ReadingLoop]) -> bool:
     carried = sum(len(loop.op.results) for loop in loops)
     return carried <= MOST_CARRIED and sum(loop.weight for loop in loops) <= HEAVIEST
 
@@ -134,7 +134,7 @@ def _blocks(block: Block) -> Iterator[Block]:
             yield from _blocks(inner)
 
 
-class _Joiner(Rebuilder):
+class _LoopJoiner(Rebuilder):
     """The kernel, whose blocks are in that order, in which loops that follow each other become one."""
 
     def __init__(self, kernel: Kernel, orders: Mapping[int, Order] | None = None) -> None:
