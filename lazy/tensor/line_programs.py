@@ -1,7 +1,4 @@
-"""Programs of lines that are known (`lazy.tensor.repeated_lines`), run on leaves and numbers.
-
-Circle: it only names the types of lines, which run here.
-"""
+"""Programs of lines that are known (`lazy.tensor.repeated_lines`), run on leaves and numbers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ they become leaves, too.
 One element of a vector, or a row of a matrix, in the host's memory is taken from where it lies. That of a lazy array
 which somebody holds has the whole array computed first: a script that reads one will read the others.
 
-Circle: `lazy/tensor/evaluation.py` asks here first, and computes those vectors.
+Circle: `lazy/tensor/evaluation.py` asks here first, and computes those vectors; `lazy/tensor/line_programs.py` runs the
+programs of lines, whose types it names.
 """
 
 from __future__ import annotations
