@@ -115,7 +115,7 @@ def sum(
     truth = wide.dtype is bool_  # asked for as dtype: 1 + 1 is true
     result = wrap(_reduced("reduce_or" if truth else "reduce_sum", wide, axis, keepdims))
     if initial is not None:
-        result = add(result, _first("sum", initial, wide.dtype))
+        result = add(result, first_element("sum", initial, wide.dtype))
     return delivered("sum", result, out)
 
 
@@ -136,7 +136,7 @@ def prod(
     truth = wide.dtype is bool_
     result = wrap(_reduced("reduce_and" if truth else "reduce_prod", wide, axis, keepdims))
     if initial is not None:
-        result = multiply(result, _first("prod", initial, wide.dtype))
+        result = multiply(result, first_element("prod", initial, wide.dtype))
     return delivered("prod", result, out)
 
 
@@ -163,7 +163,7 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
     ) -> Tensor:  # fmt: skip
         value = as_tensor(x)._value
         if initial is not None:
-            initial = _first(name, initial, value.dtype)
+            initial = first_element(name, initial, value.dtype)
         if where is not None and initial is None:
             fix = "pass what to give where the mask leaves nothing"
             raise ValueError(explained(name, "`initial` beside `where`", "none", fix))
@@ -182,7 +182,7 @@ def _extremum(op: str, on_bool: str, name: str, result: str) -> Callable[..., Te
     return repeated(function)
 
 
-def _first(op: str, initial: ArrayLike, dtype: DType) -> ArrayLike:
+def first_element(op: str, initial: ArrayLike, dtype: DType) -> ArrayLike:
     """`initial` in this dtype of a reduction, which stays: integers of 64 bits with and without a sign would meet in
     floats, that have 53. What would lose by that (2.5 beside integers, 300 as the largest of int8) widens the result,
     where NumPy cuts it down."""
@@ -192,7 +192,7 @@ def _first(op: str, initial: ArrayLike, dtype: DType) -> ArrayLike:
     if is_scalar(first):
         return first
     first = as_tensor(first)
-    kinds = "biu" if dtype.is_integer and op in ("sum", "prod") else dtype.kind if dtype.kind in "fc" else ""
+    kinds = "biu" if dtype.is_integer and op not in ("max", "min") else dtype.kind if dtype.kind in "fc" else ""
     return cast(first, dtype) if first._value.dtype.kind in kinds else first
 
 

@@ -110,13 +110,14 @@ def reduce(
     if (where is not True or 0 in [t.shape[a] for a in axes]) and initial is None and f.identity is None:
         fix = "pass initial=, the element to begin with"
         raise ValueError(explained(op, "initial= for a mask or no elements", "none", fix))
-    initial = None if initial is None else as_first(op, initial)
+    if initial is not None:
+        initial = reduction.first_element(op, initial, t.dtype) if f.__name__ in _ANY_ORDER else as_first(op, initial)
     if own is None:
         result = (_put_together if f.__name__ in _ANY_ORDER else _folded)(f, t, axes, initial, where)
         kept = [1 if d in axes else n for d, n in enumerate(t.shape)]
         return delivered(op, reshape(result, kept) if keepdims else result, out)
     options: dict[str, Any] = ({} if where is True else {"where": where}) | ({"dtype": t.dtype} if own.widens else {})
-    if f.identity is None and initial is not None:
+    if initial is not None and (own.widens or f.identity is None):
         return own.reduction(t, axis=axes, out=out, keepdims=keepdims, initial=initial, **options)
     result = own.reduction(t, axis=axes, keepdims=keepdims, **options)
     return delivered(op, result if initial is None else f(result, initial), out)

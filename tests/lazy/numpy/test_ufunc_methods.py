@@ -76,6 +76,17 @@ def test_bits_are_put_together_in_any_order(case: int, device: str) -> None:
     check(lg.vmap(ours)(lg.asarray(x)), theirs(x, axis=1))
 
 
+@pytest.mark.parametrize("name", ["add", "multiply", "bitwise_and", "bitwise_or", "bitwise_xor"])
+def test_what_reductions_begin_with_leaves_their_dtype(name: str) -> None:
+    """Integers with a sign meet uint64 in floats, which have 53 bits; bools meet numbers in integers."""
+    ours, theirs = getattr(lg, name).reduce, getattr(np, name).reduce
+    large = np.array([2**63 + 1, 3], np.uint64)
+    cases = ((large, np.int64(5)), (large, np.int8(-1)), (np.array([True, False, True]), 1), (BITS[0, 0], np.int64(3)))
+    for x, initial in cases:
+        check(ours(lg.asarray(x), initial=initial), theirs(x, initial=initial))
+        check(ours(lg.asarray(x), initial=lg.asarray(initial)), theirs(x, initial=initial))
+
+
 def test_lanes_put_long_rows_together() -> None:
     """A loop of as many trips as a stretch is long, not of one for each element."""
     graph = lg.compile(lambda x: lg.bitwise_xor.reduce(x)).text("graph", lg.asarray(BITS.reshape(-1)))
