@@ -145,6 +145,7 @@ class Gpu:
             columns_group=self._columns_group(),
             workgroup_memory=self._properties.limits.maxComputeSharedMemorySize,
             known_bits=not self.is_nvidia,
+            rounded_halves=not self.is_nvidia,
             neighbours=_neighbours(subgroups),
             matrices=matrices,
             own_bytes=OWN_BYTES_OF_NVIDIA if self.is_nvidia else 0,

@@ -30,7 +30,7 @@ from loopgrad.codegen.targets.spirv.distances import MOVED, Distances
 from loopgrad.codegen.targets.spirv.factors import NOTED, Factors
 from loopgrad.codegen.targets.spirv.features import Features
 from loopgrad.codegen.targets.spirv.fragments import FragmentUnits
-from loopgrad.codegen.targets.spirv.narrow_elements import elements_of, upper_halves, word_of, words_for
+from loopgrad.codegen.targets.spirv.narrow_elements import elements_of, hidden_half, upper_halves, word_of, words_for
 
 LAUNCH_WORDS: Final = 6
 BUILT_IN: Final = {"WorkgroupId": 26, "LocalInvocationId": 27, "GlobalInvocationId": 28}
@@ -87,6 +87,7 @@ class SpirvAssembler(Words):
         self._open_loops: list[tuple[int, int]] = []  # label after the loop, position of its loop control
         self._unknown: dict[str, Val] = {}  # zeros that the driver's compiler doesn't know to be zeros
         self._zeros: dict[str, Val] = {}  # the same, where all that it may reason about is hidden by them
+        self._loaded_halves: set[int] = set()
         self._factors, self._distances = Factors(), Distances(self.constants)
         self._units = FragmentUnits(self) if matrices and features.fragments else None
 
@@ -107,6 +108,8 @@ class SpirvAssembler(Words):
         if name not in ("UConvert", "SConvert"):
             if name == "IMul" and type == "i32" and type in self._zeros:
                 return self._hidden_product(*operands)
+            if name == "FConvert":
+                operands = tuple([self._as_rounded(x) for x in operands])
             made = super().inst(name, type, *operands)
             if name in NOTED:
                 self._factors.note(name, made.id, [v.id for v in operands])
@@ -127,6 +130,12 @@ class SpirvAssembler(Words):
             word = super().inst("Bitcast", f"i{x.type[1:]}", x)
             return super().inst("Bitcast", x.type, self._hidden(word))
         return super().inst("BitwiseXor", x.type, x, self._unknown[x.type])
+
+    def _as_rounded(self, x: Val) -> Val:
+        """A number to widen or to round. Drivers may take what a float16 was rounded from for it, or fuse what made it
+        with what is made of it."""
+        known = x.type != "f16" or x.id in self._loaded_halves or self.is_constant(x)
+        return x if known or self.features.rounded_halves else hidden_half(self, x, self._unknown["i32"])
 
     def _hidden_product(self, x: Val, y: Val) -> Val:
         """Of a product of 32 bits by a constant the power of two is a shift, so that drivers know of what it is a
@@ -302,7 +311,10 @@ class SpirvAssembler(Words):
     def load(self, address: Val, type: str, invariant: bool = False) -> Val:
         self._storage(type)
         pointer = self._constant_pointer(address, type) if invariant else self._pointer(address, type)
-        return Val(self.raw("Load", self.type(type), pointer, ALIGNED, SIZE[type]), type)
+        found = Val(self.raw("Load", self.type(type), pointer, ALIGNED, SIZE[type]), type)
+        if type == "f16":
+            self._loaded_halves.add(found.id)
+        return found
 
     def store(self, address: Val, value: Val) -> None:
         self._storage(value.type)
@@ -315,7 +327,12 @@ class SpirvAssembler(Words):
         found = [Val(whole, word)]
         if words > 1:
             found = [Val(self.raw("CompositeExtract", self.type(word), whole, i), word) for i in range(words)]
-        return found if each == 1 else [x for word in found for x in elements_of(self, word, type)]
+        if each == 1:
+            return found
+        elements = [x for word in found for x in elements_of(self, word, type)]
+        if type == "f16":
+            self._loaded_halves.update([x.id for x in elements])
+        return elements
 
     def store_vector(self, address: Val, values: Sequence[Val]) -> None:
         word, words, each = words_for(values[0].type, len(values))
@@ -397,7 +414,7 @@ class SpirvAssembler(Words):
         member = self.pointer(PUSH_CONSTANT, word)
         places = [self.raw("AccessChain", member, push, self.const("i32", i).id) for i in range(LAUNCH_WORDS)]
         words = [self.get(place, "i64") for place in places]
-        if self.features.fused or not self.features.known_bits:
+        if self.features.fused or not (self.features.known_bits and self.features.rounded_halves):
             zero = super().inst("ShiftRightLogical", "i64", words[0], self.const("i64", HIGHEST))
             self._unknown = {"i64": zero, "i32": super().inst("UConvert", "i32", zero)}
         if not self.features.known_bits:

@@ -73,6 +73,8 @@ class Features:
     `known_bits`: the driver's compiler is right about which bits of an integer can be set (NVIDIA's driver 580.159
     isn't, on an H200); elsewhere masks, shifts, quotients, differences, products and selections end with an
     exclusive or with a zero that it can't know.
+    `rounded_halves`: a float16 that is computed and widened again is what was rounded (with NVIDIA's driver on an H100
+    a product that was infinite was added as if it were not); elsewhere such a zero is in between.
     `exponential`: Exp2 of 32-bit numbers between -1/2 and 1/2 is right to two units in the last place, of others to 21
     bits. `logarithm`: Log2 of these is right to 20 bits after the point between 1/2 and 2, and to 20 bits elsewhere,
     and both give infinities, zeros and NaN where these are right.
@@ -97,6 +99,7 @@ class Features:
     endless_loops: bool = True
     widening: bool = True
     known_bits: bool = True
+    rounded_halves: bool = True
     exponential: bool = False
     logarithm: bool = False
     denormals: tuple[int, ...] = ()

@@ -49,5 +49,11 @@ def upper_halves(b: Words, lower: Val, upper: Val) -> Val:
     return _pair(b, "i16", [b.raw("CompositeExtract", b.type("i16"), pair, 1) for pair in pairs])
 
 
+def hidden_half(b: Words, x: Val, zero: Val) -> Val:
+    """A float16 that a driver doesn't know how was computed, by an i32 that it doesn't know to be 0."""
+    word = _pair(b, x.type, [x.id, b.const(x.type, 0.0).id])
+    return elements_of(b, Val(b.raw("BitwiseXor", b.type("i32"), word.id, zero.id), "i32"), x.type)[0]
+
+
 def _pair(b: Words, type: str, parts: Sequence[int]) -> Val:
     return Val(b.raw("Bitcast", b.type("i32"), b.raw("CompositeConstruct", b.vector(type, 2), *parts)), "i32")

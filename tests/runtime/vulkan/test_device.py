@@ -151,6 +151,7 @@ def test_nvidia_says_what_it_gets_wrong(monkeypatch):
     with pytest.warns(RuntimeWarning, match="NVIDIA's Vulkan driver computes some kernels wrongly"):
         device = VulkanDevice(0)
     assert not device.gpu.features.known_bits
+    assert not device.gpu.features.rounded_halves
     assert 64 not in device.gpu.features.nearest
 
 
