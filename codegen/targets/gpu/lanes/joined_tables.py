@@ -69,7 +69,7 @@ class _TableJoiner(PieceJoiner):
         if found is None or later is None:
             return None
         (*rest, terms), (*later_rest, later_terms) = found, later
-        if any(not changed_by(step, self.kernels).isdisjoint(named(terms)) for step in later_rest):
+        if not self.may_follow(terms, later_rest):
             return None
         self.replaced([first, second], [*found, *later])
         launch = self.added_together(terms, later_terms, table)
@@ -118,7 +118,7 @@ class _TableJoiner(PieceJoiner):
         (_, made, added), (read, written, more) = self.accesses(first), self.accesses(second)
         changed, beside = written | (more - {table}), added - {table}
         seen = {*first.slots, *[start.source for _, start in first.initials]}
-        started = {start.source for _, start in second.initials} - {table}
+        started = {start.source for i, start in second.initials if second.slots[i] != table}
         apart = changed.isdisjoint(seen) and beside.isdisjoint(second.slots) and started.isdisjoint(made | added)
         each = all(len(set(step.slots)) == len(step.slots) for step in (first, second))
         return made & read if apart and each else None

@@ -64,6 +64,11 @@ def with_sums_between(table, i, j, x):
     return [ops.scatter("add", first, [j], ops.mul(x, ops.broadcast(total, (ROWS,), ())))]
 
 
+def begun_from_the_first(table, i, j, x):
+    first = ops.scatter("add", table, [i], x)
+    return [ops.scatter("add", first, [j], x), ops.scatter("add", first, [i], ops.neg(x))]
+
+
 # the program -> how many launches fewer it becomes
 PROGRAMS = {
     corners: 2,
@@ -73,6 +78,7 @@ PROGRAMS = {
     of_other_lanes: 0,
     of_other_sizes: 0,
     with_sums_between: 1,
+    begun_from_the_first: 0,
 }
 
 
@@ -102,3 +108,26 @@ def test_lanes_add_to_a_table_once_for_all(function, fewer, monkeypatch):
     results = executable_of(after).run([device().put(a) for a in given])
     for got, want in zip(results, wanted, strict=True):
         np.testing.assert_allclose(device().get(got), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["whole", "in parts"])
+def test_a_copy_of_the_table_is_made_behind_the_first_sums(parts, monkeypatch):
+    """The second launch goes on with the first one's table, and adds to a copy of it besides."""
+    if parts:
+        monkeypatch.setattr(joined_tables, "PART", 8 * TABLE - 1)
+    types = [TensorType((TABLE,), float64), *[TensorType((ROWS,), dtype) for dtype in (int64, int64, float64)]]
+    graph, _ = trace(begun_from_the_first, types)
+    apart = schedule(graph, DEFAULT_OPTIONS)
+    first, second = apart.steps
+    (table, *_), (own, *others) = first.slots, second.slots
+    initials = tuple([(i, replace(start, source=table)) for i, start in second.initials])
+    going_on = replace(second, slots=(table, *others), initials=initials)
+    outputs = tuple([table if slot == own else slot for slot in apart.outputs])
+    before = replace(apart, steps=(first, going_on), outputs=outputs)
+    after = with_joined_tables(replace(before, kernels=tuple(map(chosen, before.kernels))))
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=TABLE), *rng.integers(0, TABLE, (2, ROWS)), rng.normal(size=ROWS)]
+    wanted = interpret_program(apart, given)
+    for program in (before, after):
+        for got, want in zip(interpret_program(program, given), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
