@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from queue import Empty
 from typing import Any, Final
 
 import numpy as np
@@ -139,7 +140,7 @@ def collected(names: Sequence[str], chosen: argparse.Namespace) -> list[Line]:
     while working and any(worker.is_alive() for worker in workers) and time.time() < deadline + 60:
         try:
             line = lines.get(timeout=2)
-        except Exception:  # a process that died says nothing
+        except Empty:  # all are compiling, or one died, which says nothing
             continue
         if line is None:
             working -= 1

@@ -26,6 +26,7 @@ from loopgrad.runtime.gpu.ledger import complete
 from loopgrad.runtime.gpu.memory import Allocation, GpuBuffer
 
 CPU: Final = 1
+HOSTS: Final = (CPU, 3, 11, 13)  # memory that the host reads: its own, what CUDA and HIP pinned, what CUDA manages
 KINDS: Final = {code: kind for kind, code in SHARED_KINDS.items()}
 LEGACY_STREAM: Final = {"cuda": 1, "hip": 0}
 PER_THREAD_STREAM: Final = 2  # CUDA's
@@ -256,9 +257,13 @@ def imported_interface(x: Any, copy: bool | None = None) -> Buffer:
 
 
 def host_array(x: Any) -> np.ndarray[Any, Any]:
-    """A copy of what `x` exports of the host's memory, of any dtype that tensors have: NumPy's way has no bfloat16."""
+    """A copy of what `x` exports of the host's memory, of any dtype that tensors have: NumPy's way has no bfloat16.
+    BufferError for memory that the host can't read."""
     tensor, give_back = _opened(x.__dlpack__())
     try:
+        if tensor.device.type not in HOSTS:
+            where = f"a device of DLPack's type {tensor.device.type}"
+            raise BufferError(f"expected memory of the host, got {where}; copy the array to the host first")
         dtype = _dtype_named(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
         shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
         strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _compact(shape)

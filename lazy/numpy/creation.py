@@ -96,7 +96,7 @@ def asarray(
             tensor = there if wanted is None else cast(there, wanted)
             return as_array(placed(tensor, device, copy))
         if hasattr(obj, "__dlpack__"):
-            obj = from_host(obj)
+            obj = from_host(obj, copy)
     if not isinstance(obj, np.ndarray):
         _refuse_copy("asarray", copy, type(obj).__name__)
     elif wanted is not None and wanted.np != obj.dtype:
@@ -174,7 +174,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     `copy=False`. A tensor's is shared, as by `asarray`.
 
     Shape and dtype are those of `x`. Raises DTypeError for an object without `__dlpack__`, BufferError for a dtype that
-    tensors haven't and for memory of a GPU that isn't dense.
+    tensors haven't, for memory of a GPU that isn't dense, and for memory of devices that tensors can't be on.
 
     >>> lg.from_dlpack(np.arange(3))
     Tensor([0, 1, 2], dtype=int64)
@@ -186,7 +186,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
         raise DTypeError(explained("from_dlpack", "an array that exports DLPack", type(x).__name__, fix))
     if (there := from_gpu(x, copy)) is not None:
         return as_array(placed(there, device, copy))
-    array = from_host(unmasked(x) if isinstance(x, np.ndarray) else x)
+    array = from_host(unmasked(x) if isinstance(x, np.ndarray) else x, copy)
     return as_array(from_data(array, None, device, copy=copy is not False))
 
 

@@ -123,14 +123,19 @@ def from_gpu(x: Any, copy: bool | None) -> Tensor | None:
     return None if buffer is None else wrap(TensorLeaf(buffer.type, buffer, committed=True))
 
 
-def from_host(x: Any) -> np.ndarray[Any, Any]:
-    """What an object with `__dlpack__` exports of the host's memory."""
+def from_host(x: Any, copy: bool | None) -> np.ndarray[Any, Any]:
+    """What an object with `__dlpack__` exports of the host's memory; BufferError where that is copied in spite of
+    `copy=False`."""
     try:
         return np.from_dlpack(x)
     except (RuntimeError, BufferError):  # a dtype that NumPy's DLPack hasn't, or what the object itself refuses
         from loopgrad.runtime.dlpack import host_array  # late, as above
 
-        return host_array(x)
+        array = host_array(x)
+        if copy is False:
+            got = f"{array.dtype}, which NumPy's DLPack can't share"
+            raise BufferError(f"expected what needn't be copied where copy=False, got {got}; leave it out") from None
+        return array
 
 
 def placed(t: Tensor, device: str | None, copy: bool | None) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import loopgrad as lg
-from loopgrad.runtime.dlpack import host_array
+from loopgrad.runtime.dlpack import LAYOUTS, _is_named, _pointer, host_array
 from tests.lazy.oracle import check
 
 
@@ -102,6 +102,34 @@ def test_dlpack_of_bfloat16(device: str, shape: tuple[int, ...]) -> None:
             got = take(OnHost(given))
             assert got.dtype is lg.bfloat16
             check(got.astype(lg.float32), np.asarray(given.astype(lg.float32)))
+
+
+class Elsewhere(OnHost):
+    """An array in memory of a device that tensors can't be on, Apple's Metal."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (8, 0)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        capsule = self.x.__dlpack__()
+        named = next(name for name in LAYOUTS if _is_named(capsule, name))
+        LAYOUTS[named].from_address(_pointer(capsule, named)).tensor.device.type = 8
+        return capsule
+
+
+def test_dlpack_of_memory_that_the_host_cannot_read() -> None:
+    """It isn't read: that would be elements of something else, or the process' end."""
+    for take in (lg.asarray, lg.from_dlpack, host_array):
+        with pytest.raises(BufferError, match="expected memory of the host, got a device of DLPack's type 8"):
+            take(Elsewhere(np.arange(3.0)))
+
+
+def test_dlpack_that_needs_a_copy() -> None:
+    x = lg.asarray([1.5, 2.0], dtype=lg.bfloat16, device="cpu")
+    for take in (lg.asarray, lg.from_dlpack):
+        with pytest.raises(BufferError, match="needn't be copied where copy=False, got bfloat16"):
+            take(OnHost(x), copy=False)
+        check(take(OnHost(x), copy=True).astype(lg.float32), np.array([1.5, 2.0], np.float32))
 
 
 def test_dlpack_of_rows_that_lie_apart() -> None:
