@@ -67,7 +67,7 @@ def asarray(
     Of a tensor it is another name for the same memory, unless the elements must be converted or moved (`copy=True`:
     always a copy). Arrays of NumPy's are copied, because they may be written to before a lazy result is computed;
     `copy=False` shares the memory, and then the caller must not write to it again. An array on a GPU stays there.
-    ValueError where `copy=False` and a copy is needed.
+    ValueError where `copy=False` and a copy is needed, BufferError where it is one of what DLPack hands over.
 
     Shape and dtype are those of `obj`: Python ints give int64, Python floats the default float dtype. Raises DTypeError
     for what isn't numeric, ShapeError for rows of different lengths.
