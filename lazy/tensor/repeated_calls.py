@@ -44,7 +44,7 @@ from loopgrad.lazy.tensor.call_steps import (
 from loopgrad.lazy.tensor.call_words import PLAIN, call_words
 from loopgrad.lazy.tensor.config import Config, current
 from loopgrad.lazy.tensor.core import Siblings, TensorCore, TensorLeaf, array_leaf, as_tensor, held, next_serial, wrap
-from loopgrad.lazy.tensor.long_calls import CLOSED_CALL, SHORTEST, call_attributes, called_graph
+from loopgrad.lazy.tensor.long_calls import CLOSED_CALL, SHORTEST, CalledGraphs, call_attributes
 from loopgrad.lazy.tensor.ongoing_derivations import reading
 from loopgrad.lazy.tensor.storage import LONE, View, is_lone, lone_view, viewed
 from loopgrad.lazy.tensor.trees import flatten, unflatten
@@ -126,6 +126,7 @@ class Calls:
         self._missed = 0  # calls in a row that weren't known
         self._known: dict[tuple[Any, ...], Recipe | None] = {}
         self._steps = 0  # of all that are known
+        self._graphs = CalledGraphs()
 
     def result(self, function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
         """What a function returns at the top level, for a function of ours that the user's line calls."""
@@ -210,7 +211,7 @@ class Calls:
         if traced:  # what is noted again must be what was traced, which is compiled
             recipe = recipe._replace(traced=bool(recipe.steps))
         elif recipe.steps:
-            recipe = _shortened(recipe, [*operands, *recipe.captured])
+            recipe = _shortened(recipe, [*operands, *recipe.captured], self._graphs)
         types = [v.type for v in (*operands, *recipe.captured)]
         if recipe.steps and (program := _program(recipe, types)) is not None:
             places = [place for step in recipe.steps for place in step.operands if type(place) is int]
@@ -399,7 +400,7 @@ def _recipe(
     return Recipe(current(), captured, tuple(steps), made, container, sited, None, (), siblings, False)
 
 
-def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
+def _shortened(recipe: Recipe, given: Sequence[Value], graphs: CalledGraphs) -> Recipe:
     """With one call in place of many steps, of these values."""
     steps, made, count = recipe.steps, recipe.made, len(given)
     if len(steps) < SHORTEST or any(REFUSED in step.attrs for step in steps):
@@ -407,7 +408,9 @@ def _shortened(recipe: Recipe, given: Sequence[Value]) -> Recipe:
     if any(m.way.step or m.place < count for m in made):
         return recipe
     loc = user_location()
-    function = called_graph([v.type for v in given], lambda vs: [noted(steps, vs, loc)[m.place] for m in made])
+    function = graphs.graph([v.type for v in given], lambda vs: [noted(steps, vs, loc)[m.place] for m in made])
+    if function is None:
+        return recipe
     step: Step
     operands, types = tuple(range(count)), tuple([v.type for v in function.outputs])
     if len(made) == 1:

@@ -14,6 +14,7 @@ from loopgrad.lazy.tensor import new_lines
 from loopgrad.lazy.tensor.repeated_calls import repeated_method
 from loopgrad.runtime.cpu import direct_program
 from loopgrad.runtime.executable import Outgrown
+from loopgrad.runtime.session import SESSION
 
 X = np.array([0.3, 1.7, -2.4, 0.05])
 TIMES = 4  # made, learned, and noted as a call
@@ -35,6 +36,17 @@ def test_a_long_call_is_one_operation_from_the_second_time_on() -> None:
     assert [is_call(y) for y in each] == [False, True, True, True]
     first, *others = map(np.asarray, each)
     assert all(other.tobytes() == first.tobytes() for other in others)
+
+
+def test_of_calls_that_differ_in_numbers_one_is_one_operation() -> None:
+    """Numbers of operations are inputs of one program; those of a call's graph are in its code, one program each."""
+    x = lg.asarray(np.arange(12.0))
+    with lg.options(direct=False):
+        for again in range(TIMES):
+            before = SESSION.compiled
+            for i in range(12):
+                np.testing.assert_array_equal(x.at[i].set(20.0), np.where(np.arange(12) == i, 20.0, np.arange(12.0)))
+            assert SESSION.compiled - before <= (3 if again == 0 else 1)
 
 
 def test_what_a_call_computes_of_numbers_alone_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
