@@ -11,11 +11,13 @@ import pytest
 import loopgrad as lg
 from loopgrad.graph.nodes import Leaf
 from loopgrad.graph.noted_lists import noted_list
+from loopgrad.lazy.tensor.call_words import MOST_OPERANDS
 from loopgrad.lazy.tensor.core import LIVE
 from loopgrad.lazy.tensor.evaluator import known_leaf
 
-A = np.linspace(0.1, 4.0, 60)
+A = np.linspace(0.1, 4.0, 80)
 B = np.arange(60).reshape(30, 2)
+COUNT = MOST_OPERANDS + 1  # a stack of so many is noted anew each time, and no remembered call
 
 
 class Place(NamedTuple):
@@ -57,10 +59,10 @@ def test_alike_pieces_are_arrays(held: bool) -> None:
     x, y = lg.asarray(A), lg.asarray(B)
     for name, piece in ALIKE.items():
         with np.errstate(all="ignore"):
-            expected = np.asarray([piece(Place(np, A, B, i)) for i in range(20)])
-        alone = np.stack([piece(Place(lg, x, y, i)).numpy() for i in range(20)])
+            expected = np.asarray([piece(Place(np, A, B, i)) for i in range(COUNT)])
+        alone = np.stack([piece(Place(lg, x, y, i)).numpy() for i in range(COUNT)])
         np.testing.assert_allclose(alone, expected, rtol=1e-15, err_msg=name)
-        pieces = [piece(Place(lg, x, y, i)) for i in range(20)]
+        pieces = [piece(Place(lg, x, y, i)) for i in range(COUNT)]
         listed = lg.stack(pieces)
         found = noted_list(listed._value, known_leaf)
         assert found is not None, name
@@ -77,13 +79,13 @@ def test_alike_pieces_are_arrays(held: bool) -> None:
 def test_other_pieces_are_computed_as_they_are() -> None:
     x, y = lg.asarray(A), lg.asarray(B)
     for name, piece in NOT_ALIKE.items():
-        expected = np.asarray([piece(Place(np, A, B, i)) for i in range(20)])
-        listed = lg.asarray([piece(Place(lg, x, y, i)) for i in range(20)])
+        expected = np.asarray([piece(Place(np, A, B, i)) for i in range(COUNT)])
+        listed = lg.asarray([piece(Place(lg, x, y, i)) for i in range(COUNT)])
         np.testing.assert_allclose(listed.numpy(), expected, err_msg=name, rtol=1e-15)
-    joined = lg.concatenate([x[i : i + 2] * 2.0 for i in range(20)])
-    np.testing.assert_array_equal(joined, np.concatenate([A[i : i + 2] * 2.0 for i in range(20)]))
-    different = lg.concatenate([x[i : i + 1 + i % 2] * 2.0 for i in range(20)])
-    np.testing.assert_array_equal(different, np.concatenate([A[i : i + 1 + i % 2] * 2.0 for i in range(20)]))
+    joined = lg.concatenate([x[i : i + 2] * 2.0 for i in range(COUNT)])
+    np.testing.assert_array_equal(joined, np.concatenate([A[i : i + 2] * 2.0 for i in range(COUNT)]))
+    different = lg.concatenate([x[i : i + 1 + i % 2] * 2.0 for i in range(COUNT)])
+    np.testing.assert_array_equal(different, np.concatenate([A[i : i + 1 + i % 2] * 2.0 for i in range(COUNT)]))
 
 
 def test_large_pieces_that_are_held_have_elements_then() -> None:
@@ -99,8 +101,8 @@ def test_what_all_pieces_read_may_wait_itself() -> None:
     x, number = lg.asarray(A), lg.asarray(1.5)
     for again in range(2):  # the second time it has elements
         y = lg.sqrt(x)
-        expected = np.stack([np.sqrt(A)[i] * 1.5 + np.sqrt(A) * i for i in range(20)])
-        pieces = [y[i] * number + y * float(i) for i in range(20)]
+        expected = np.stack([np.sqrt(A)[i] * 1.5 + np.sqrt(A) * i for i in range(COUNT)])
+        pieces = [y[i] * number + y * float(i) for i in range(COUNT)]
         if again:
             lg.eval(y, number)
             assert noted_list(lg.stack(pieces)._value, known_leaf) is not None
@@ -112,15 +114,15 @@ def test_what_all_pieces_read_may_wait_itself() -> None:
 
 def test_what_else_is_read_of_a_list_is_right() -> None:
     x = lg.asarray(A)
-    halves = [x[i] * 0.5 for i in range(20)]
+    halves = [x[i] * 0.5 for i in range(COUNT)]
     pieces = [half + 1.0 for half in halves]
     listed, reader = lg.asarray(pieces), pieces[3] * 2.0
-    np.testing.assert_array_equal(listed, A[:20] * 0.5 + 1.0)
-    np.testing.assert_array_equal(lg.asarray(halves), A[:20] * 0.5)
+    np.testing.assert_array_equal(listed, A[:COUNT] * 0.5 + 1.0)
+    np.testing.assert_array_equal(lg.asarray(halves), A[:COUNT] * 0.5)
     assert float(reader) == (A[3] * 0.5 + 1.0) * 2.0
     pieces[4] += 1.0
     np.testing.assert_array_equal(lg.asarray(pieces)[:5], A[:5] * 0.5 + 1.0 + (np.arange(5) == 4))
-    again = lg.asarray([x[i] * x[i] for i in range(20)])
+    again = lg.asarray([x[i] * x[i] for i in range(COUNT)])
     float(again[2])
     (gradient,) = lg.gradients(lg.sum(again), [x])
-    np.testing.assert_allclose(gradient, np.where(np.arange(60) < 20, 2.0 * A, 0.0))
+    np.testing.assert_allclose(gradient, np.where(np.arange(80) < COUNT, 2.0 * A, 0.0))
