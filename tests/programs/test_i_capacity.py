@@ -259,7 +259,7 @@ def test_i16_bytes_of_a_saved_value(compiled_device):
 
 def test_i17_lanes_in_lockstep_may_need_more_rows_than_the_deepest_lane(compiled_device):
     """Each lane makes its 50 trips in another pass of the outer loop: on the cpu, where lanes take turns at the inner
-    loop, 6 x 50 rows are pushed, and the plan says so."""
+    loop, 6 x 50 rows are pushed by six lanes or more, 4 x 50 by vectors of four, and the plan says so."""
     trips = np.zeros((16, 6), np.int64)
     trips[np.arange(16), np.arange(16) % 6] = 50
 
@@ -272,7 +272,7 @@ def test_i17_lanes_in_lockstep_may_need_more_rows_than_the_deepest_lane(compiled
     np.asarray(gradient(*arguments))
     plan = gradient.plan(*arguments)
     (saved,) = plan.residuals
-    assert saved.depth == 50 if compiled_device.split(":")[0] != "cpu" else saved.depth >= 300
+    assert saved.depth == 50 if compiled_device.split(":")[0] != "cpu" else saved.depth >= 200
     assert saved.bytes % (saved.depth * 8) == 0
     assert saved.bytes >= saved.depth * 8 * max(kernel.width for kernel in plan.kernels if kernel.stacks)
 

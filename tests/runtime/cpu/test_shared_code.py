@@ -146,7 +146,7 @@ def test_other_lengths_are_filled_in(function: Function, lengths: tuple[int, ...
 def test_explain_says_that_code_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     Watched(monkeypatch)
     function = lg.compile(lg.grad(lambda x: lg.sum(cube_roots(x))))
-    for n in (80, 81, 82):
+    for n in (81, 82, 83):  # none fills vectors of any width, which would be other code
         function(lg.ones(n))
     text = str(function.explain())
     assert COMPILED in text
