@@ -53,8 +53,8 @@ class PieceCut:
     pieces: int
 
 
-class LaunchesTogether(ABC):
-    """Makes one launch of several, in each `block` of steps."""
+class StepsRewritten(ABC):
+    """Makes other launches of some, in each `block` of steps; a program without any stays what it was."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.kernels, self.slots = program, list(program.kernels), list(program.slots)
@@ -65,6 +65,14 @@ class LaunchesTogether(ABC):
         if len(self.kernels) == len(self.program.kernels):
             return self.program
         return with_launched_kernels(replace(self.program, slots=tuple(self.slots)), self.kernels, steps)
+
+    @abstractmethod
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The steps in place of these."""
+
+
+class LaunchesTogether(StepsRewritten):
+    """Makes one launch of several."""
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         inner = [with_blocks(step, self.block) for step in steps]

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from loopgrad.codegen.kernel.nodes import BufferParam, Kernel, walk
 from loopgrad.codegen.program import LaunchStep, Program, Step
-from loopgrad.codegen.steps import named, slot_uses, with_blocks
-from loopgrad.codegen.targets.gpu.lanes.joined_pieces import own_store
+from loopgrad.codegen.steps import named, with_blocks
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import StepsRewritten, own_store
 from loopgrad.codegen.targets.gpu.lanes.row_layouts import indices, own_element
-from loopgrad.codegen.targets.gpu.lanes.row_stages import suits, with_launched_kernels
+from loopgrad.codegen.targets.gpu.lanes.row_stages import suits
 
 
 def with_narrow_totals(program: Program) -> Program:
@@ -27,17 +27,7 @@ def with_narrow_totals(program: Program) -> Program:
     return _NarrowTotals(program).run()
 
 
-class _NarrowTotals:
-    def __init__(self, program: Program) -> None:
-        self.program, self.kernels, self.slots = program, list(program.kernels), program.slots
-        self.uses = slot_uses(program)
-
-    def run(self) -> Program:
-        steps = self.block(self.program.steps)
-        if len(self.kernels) == len(self.program.kernels):
-            return self.program
-        return with_launched_kernels(self.program, self.kernels, steps)
-
+class _NarrowTotals(StepsRewritten):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
         for step in [with_blocks(step, self.block) for step in steps]:

@@ -17,12 +17,12 @@ from loopgrad.codegen.kernel.nodes import Block, BufferParam, Kernel, KOp, KValu
 from loopgrad.codegen.kernel.passes import optimise
 from loopgrad.codegen.kernel.rebuild import Rebuilder
 from loopgrad.codegen.program import LaunchStep, Program, RoutineStep, Step
-from loopgrad.codegen.steps import all_steps, changed_by, slot_uses, with_blocks
+from loopgrad.codegen.steps import all_steps, changed_by, with_blocks
 from loopgrad.codegen.targets.gpu.lanes.analysis import weight
 from loopgrad.codegen.targets.gpu.lanes.flat_lanes import flat
-from loopgrad.codegen.targets.gpu.lanes.joined_pieces import own_store
+from loopgrad.codegen.targets.gpu.lanes.joined_pieces import StepsRewritten, own_store
 from loopgrad.codegen.targets.gpu.lanes.row_layouts import with_rows
-from loopgrad.codegen.targets.gpu.lanes.row_stages import suits, with_launched_kernels
+from loopgrad.codegen.targets.gpu.lanes.row_stages import suits
 from loopgrad.graph.scalar_functions import ScalarFunction
 from loopgrad.graph.types import TensorType, int64
 
@@ -56,17 +56,7 @@ def with_running_terms(program: Program) -> Program:
     return _Terms(program).run()
 
 
-class _Terms:
-    def __init__(self, program: Program) -> None:
-        self.program, self.kernels, self.slots = program, list(program.kernels), program.slots
-        self.uses = slot_uses(program)
-
-    def run(self) -> Program:
-        steps = self.block(self.program.steps)
-        if len(self.kernels) == len(self.program.kernels):
-            return self.program
-        return with_launched_kernels(self.program, self.kernels, steps)
-
+class _Terms(StepsRewritten):
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         done: list[Step] = []
         for step in [with_blocks(step, self.block) for step in steps]:
