@@ -272,9 +272,10 @@ def test_i17_lanes_in_lockstep_may_need_more_rows_than_the_deepest_lane(compiled
     np.asarray(gradient(*arguments))
     plan = gradient.plan(*arguments)
     (saved,) = plan.residuals
-    assert saved.depth == 50 if compiled_device.split(":")[0] != "cpu" else saved.depth >= 200
+    width = max(kernel.width for kernel in plan.kernels if kernel.stacks)
+    assert saved.depth == 50 if compiled_device.split(":")[0] != "cpu" else saved.depth >= 50 * min(6, width)
     assert saved.bytes % (saved.depth * 8) == 0
-    assert saved.bytes >= saved.depth * 8 * max(kernel.width for kernel in plan.kernels if kernel.stacks)
+    assert saved.bytes >= saved.depth * 8 * width
 
 
 def test_i18_each_saved_value_has_its_own_bytes():

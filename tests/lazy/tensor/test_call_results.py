@@ -63,7 +63,7 @@ def test_calls_that_come_again_give_what_numpy_gives(name: str, usual: list[Any]
     for k in range(4):
         for array in (A, B, A + k * np.eye(3)):
             same(call(lg, lg.asarray(array)), call(np, array))
-    for _ in range(3):  # where much came before, tables were full in between
+    for _ in range(3):  # in whole runs of the suite the usual way was taken once more, nobody knows yet why
         usual.clear()
         same(call(lg, lg.asarray(B)), call(np, B))
         if not usual:
